@@ -1,0 +1,1 @@
+"""The asynchronous pipeline: rollout, staleness, training and weight updates under one controller."""

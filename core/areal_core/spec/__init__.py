@@ -1,0 +1,1 @@
+"""The YAML spec: model, loading with positions, merging, resolution, schema."""

@@ -1,0 +1,1 @@
+"""Processes that compute: the wire between them, the services they run, and their handles."""

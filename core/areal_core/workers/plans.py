@@ -1,0 +1,134 @@
+"""What a worker is told: plain frozen records that cross the wire. Paths are absolute, as text."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from areal_core.data import Sampling, TaskRef, TrajectoryGroup, WeightVersion
+from areal_core.protocols import LoraPlan, ModuleRef, ObjectiveContext, Place
+
+
+@frozen
+class ModelPlan:
+    """A model source and where it may write; `seed` fixes a random start."""
+
+    source: ModuleRef
+    cache: str
+    work: str
+    seed: int
+
+
+@frozen
+class TransportPlan:
+    """The transport both sides build."""
+
+    component: ModuleRef
+    work: str
+    verify: bool = True
+    bucket_bytes: int = 256 << 20
+
+
+@frozen
+class EnginePlan:
+    """For an engine worker. `model` is the materialized directory; `version` what it holds."""
+
+    component: ModuleRef
+    transport: TransportPlan
+    model: str
+    dtype: str
+    place: Place
+    seed: int
+    max_concurrent: int
+    interruptible: bool
+    work: str
+    version: WeightVersion = WeightVersion()
+
+
+@frozen
+class TrainerPlan:
+    """For a trainer rank."""
+
+    component: ModuleRef
+    transport: TransportPlan
+    model: str
+    dtype: str
+    place: Place
+    seed: int
+    work: str
+    lora: LoraPlan | None = None
+    micro_batch_tokens: int = 0
+    activation_checkpointing: bool = False
+    amp: dict[str, bool | str | float] = field(factory=dict)
+
+
+@frozen
+class StageOrder:
+    """A stage as trainer ranks see it: references instead of live objects (see `protocols.StagePlan`)."""
+
+    name: str
+    objective: ModuleRef
+    objective_context: ObjectiveContext
+    optimizer: ModuleRef
+    learning_rate: float
+    schedule: str
+    warmup_steps: int
+    total_steps: int
+    min_ratio: float
+    grad_clip: float | None
+    on_nonfinite: str
+    lag_decay: float
+    batch_size: int
+    updates: int
+
+
+@frozen
+class EnvironmentPlan:
+    """One environment and its reward, for rollout workers."""
+
+    name: str
+    environment: ModuleRef
+    reward: ModuleRef | None
+
+
+@frozen
+class RolloutPlan:
+    """For a rollout worker. `model` gives the tokenizer of the directory `directory`."""
+
+    model: ModelPlan
+    directory: str
+    environments: tuple[EnvironmentPlan, ...]
+    seed: int
+    blocking: bool = False
+
+
+@frozen
+class GroupOrder:
+    """One group to roll out: these `members` of the group `sequence`, against the engine at `engine`.
+
+    `mode` `demonstrate` makes trajectories of the task's demonstration and needs no engine.
+    """
+
+    sequence: int
+    task: TaskRef
+    members: tuple[int, ...]
+    sampling: Sampling
+    seed: int
+    engine: str = ""
+    mode: str = "generate"
+    timeout: float | None = None
+
+
+@frozen(eq=False)
+class GroupResult:
+    """A scored group, and the seconds its rollouts spent waiting for rewards."""
+
+    group: TrajectoryGroup
+    reward_seconds: float = 0.0
+
+
+@frozen
+class TrainResult:
+    """Figures of one step; `seconds` is what the step took there."""
+
+    metrics: dict[str, float]
+    seconds: float
