@@ -1,0 +1,7 @@
+"""Model sources."""
+
+from __future__ import annotations
+
+from areal_plugins import ModelDescriptor
+
+DESCRIPTORS: tuple[ModelDescriptor, ...] = ()

@@ -1,0 +1,7 @@
+"""Training objectives."""
+
+from __future__ import annotations
+
+from areal_plugins import ObjectiveDescriptor
+
+DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = ()

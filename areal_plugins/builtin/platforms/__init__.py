@@ -1,0 +1,7 @@
+"""Makes of device."""
+
+from __future__ import annotations
+
+from areal_plugins import PlatformDescriptor
+
+DESCRIPTORS: tuple[PlatformDescriptor, ...] = ()
