@@ -19,9 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="list|show")
     listing = commands.add_parser("list", help="every plugin, its state and its components")
     show = commands.add_parser("show", help="one component or plugin: options, capabilities, origin")
-    show.add_argument(
-        "name", help="a component (`torch`, or `engine/torch` where a name alone is ambiguous) or a plugin"
-    )
+    show.add_argument("name", help="a component (`torch`, or `engine/torch` to be exact) or a plugin")
     for command in (listing, show):
         command.add_argument("--json", action="store_true", help="machine-readable output")
         command.add_argument("--plugin", action="append", default=[], metavar="FILE", help="also load this plugin file")
@@ -144,6 +142,10 @@ def _show(manager: Manager, name: str, as_json: bool) -> int:
     blocks = [*(_plugin_text(plugin) for plugin in plugins), *(_component_text(entry) for entry in wanted)]
     print("\n\n".join(blocks))
     return 0
+
+
+def _address(entry: Registered) -> str:
+    return f"{entry.descriptor.kind}/{entry.descriptor.name}"
 
 
 def _unknown(manager: Manager, name: str) -> PluginError:

@@ -205,9 +205,7 @@ def _judge(source: _Source) -> PluginRecord:
         way_out = f"install a version of {source.distribution or source.entry} for plugin API {API_VERSION}"
         return source.record(State.API_MISMATCH, cause=str(error), way_out=way_out)
     except (Exception, SystemExit) as error:
-        return source.record(
-            State.IMPORT_FAILED, cause=_root_cause(error), way_out=f"python -c 'import {_module(source)}'"
-        )
+        return source.record(State.IMPORT_FAILED, cause=_root_cause(error), way_out=_retry(source))
     heavy = sorted(set(HEAVY) & (set(sys.modules) - before))
     warnings = (f"imports {', '.join(heavy)} when it is loaded",) if heavy else ()
     record = source.record(State.READY, components=components, warnings=warnings, module=module)
