@@ -1,0 +1,160 @@
+"""What an engine worker offers: generation, and weights in two phases (prepare, then commit)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+
+from attrs import frozen
+
+from areal_core.data import Completion, GenerateRequest, WeightOffer, WeightVersion
+from areal_core.errors import ComponentError
+from areal_core.protocols import Engine, EngineContext, EngineStats, Transport, WeightSource
+from areal_core.workers.build import build, load, title
+from areal_core.workers.faults import blaming
+from areal_core.workers.lane import Lane
+from areal_core.workers.plans import EnginePlan
+from areal_core.workers.service import Dial
+from areal_core.workers.transport import build_transport
+
+
+@frozen
+class _Live:
+    name: str
+    engine: Engine
+    transport_name: str
+    transport: Transport
+    interruptible: bool
+
+
+class EngineService:
+    """One engine, and the engine's end of the weight transport."""
+
+    def __init__(self, dial: Dial | None = None, threaded: bool = True) -> None:
+        self._lane = Lane("transport", threaded)
+        self._owned = AsyncExitStack()
+        self._live: _Live | None = None
+        self._version = WeightVersion()
+        self._staged: dict[WeightVersion, WeightSource] = {}
+        self._swap = asyncio.Lock()
+        self._poison: str | None = None
+
+    async def setup(self, plan: EnginePlan) -> None:
+        """Build the engine and serve the model as `plan.version`; once in a worker's life."""
+        name, transport_name = title(plan.component), title(plan.transport.component)
+        await self._lane.call(name, "import", load, plan.component)
+        transport = await self._lane.call(
+            transport_name, "build", build_transport, plan.transport, "engine", plan.place
+        )
+        self._owned.push_async_callback(self._lane.call, transport_name, "close", transport.close)
+        engine: Engine = build(plan.component, _context(plan))
+        self._owned.push_async_callback(engine.close)
+        with blaming(name, "start"):
+            await engine.start(plan.version)
+        self._live = _Live(name, engine, transport_name, transport, plan.interruptible)
+        self._version = plan.version
+
+    async def generate(self, request: GenerateRequest) -> AsyncIterator[Completion]:
+        """Completions as they end.
+
+        Raises:
+            ComponentError: the engine raised, or its weights are unknown since a commit failed.
+
+        """
+        live = self._sound("generate")
+        with blaming(live.name, f"generate {request.id}"):
+            async with aclosing(live.engine.generate(request)) as completions:  # type: ignore[type-var]
+                async for completion in completions:
+                    self._sound("generate")
+                    yield completion
+
+    async def abort(self, ids: list[str] | None) -> None:
+        """End these requests, all for None."""
+        live = self._ready("abort")
+        with blaming(live.name, "abort"):
+            await live.engine.abort(ids)
+
+    async def prepare(self, offer: WeightOffer) -> None:
+        """Fetch and verify what `offer` names. The engine goes on generating and is not changed."""
+        live = self._ready("prepare")
+        source = await self._lane.call(live.transport_name, "receive", live.transport.receive, offer)
+        self._staged[offer.version] = source
+
+    async def commit(self, version: WeightVersion) -> None:
+        """Swap in what was prepared; generation is held for the swap alone and goes on afterwards.
+
+        When the swap fails nobody knows what the weights are: running completions are aborted and
+        further ones refused, until a later commit succeeds or the worker is restarted.
+        """
+        live = self._ready("commit")
+        async with self._swap:
+            source = self._staged.pop(version, None)
+            if source is None:
+                raise ComponentError(live.name, f"commit {version}", "this version was not prepared here")
+            try:
+                await self._load(live, source, version)
+            finally:
+                await self._release(live, version)
+
+    async def discard(self, version: WeightVersion) -> None:
+        """Forget what was prepared; unknown versions are no error."""
+        if self._staged.pop(version, None) is not None:
+            await self._release(self._ready("discard"), version)
+
+    async def stats(self) -> EngineStats:
+        """The engine's counters."""
+        live = self._ready("stats")
+        with blaming(live.name, "stats"):
+            return live.engine.stats()
+
+    async def version(self) -> WeightVersion:
+        """The version that new tokens carry."""
+        self._sound("version")
+        return self._version
+
+    async def close(self) -> None:
+        """Close the engine, then the transport."""
+        self._live = None
+        await self._owned.aclose()
+        self._lane.close()
+
+    async def _load(self, live: _Live, source: WeightSource, version: WeightVersion) -> None:
+        with blaming(live.name, f"commit {version}"):
+            await live.engine.pause(live.interruptible)
+            try:
+                await live.engine.load_weights(source, version)
+                self._version, self._poison = version, None
+            except BaseException as error:
+                self._poison = f"the weights are unknown since loading {version} failed: {error!r}"
+                await live.engine.abort(None)
+                raise
+            finally:
+                await live.engine.resume()
+
+    async def _release(self, live: _Live, version: WeightVersion) -> None:
+        await self._lane.call(live.transport_name, "release", live.transport.release, version)
+
+    def _ready(self, operation: str) -> _Live:
+        if self._live is None:
+            raise ComponentError("engine", operation, "the worker was not set up")
+        return self._live
+
+    def _sound(self, operation: str) -> _Live:
+        live = self._ready(operation)
+        if self._poison is not None:
+            raise ComponentError(live.name, operation, self._poison)
+        return live
+
+
+def _context(plan: EnginePlan) -> EngineContext:
+    return EngineContext(
+        model=Path(plan.model),
+        dtype=plan.dtype,
+        place=plan.place,
+        seed=plan.seed,
+        max_concurrent=plan.max_concurrent,
+        interruptible=plan.interruptible,
+        work=Path(plan.work),
+    )

@@ -1,0 +1,35 @@
+"""Whose fault it is: errors get the component's name where they arise, and cross processes as data."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from areal_core.errors import ArealError, ComponentError, Remote, RemoteError
+
+
+@contextmanager
+def blaming(component: str, operation: str) -> Iterator[None]:
+    """What the block raises becomes a `ComponentError` naming `component` and `operation`.
+
+    Errors that were raised on purpose (`InputError`, `TransportError`, ...) say more and pass as they are.
+    """
+    try:
+        yield
+    except ArealError:
+        raise
+    except Exception as error:
+        raise ComponentError(component, operation, f"{type(error).__name__}: {error}") from error
+
+
+def as_remote(error: BaseException) -> Remote:
+    """`error` as it crosses to another process; an error that has crossed already keeps its origin."""
+    if isinstance(error, RemoteError):
+        return error.error
+    return Remote(
+        type=type(error).__name__,
+        text=str(error),
+        traceback="".join(traceback.format_exception(error)),
+        exit_code=error.exit_code if isinstance(error, ArealError) else 1,
+    )

@@ -1,0 +1,161 @@
+"""What a trainer rank offers: steps, versions published to the engines, and checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from areal_core.data import Batch, WeightOffer, WeightVersion
+from areal_core.errors import ComponentError
+from areal_core.protocols import (
+    ModelContext,
+    ModelSource,
+    OptimizerContext,
+    OptimizerPlan,
+    StagePlan,
+    Trainer,
+    TrainerContext,
+    Transport,
+)
+from areal_core.workers.build import build, title
+from areal_core.workers.lane import Lane
+from areal_core.workers.plans import ModelPlan, StageOrder, TrainerPlan, TrainResult
+from areal_core.workers.service import Dial
+from areal_core.workers.transport import build_transport
+
+
+@frozen
+class _Live:
+    name: str
+    trainer: Trainer
+    transport_name: str
+    transport: Transport
+
+
+class TrainerService:
+    """One trainer rank, and the trainer's end of the weight transport, in one thread of their own."""
+
+    def __init__(self, dial: Dial | None = None, threaded: bool = True) -> None:
+        self._lane = Lane("trainer", threaded)
+        self._owned = AsyncExitStack()
+        self._live: _Live | None = None
+
+    async def materialize(self, plan: ModelPlan) -> str:
+        """Make the model's Hugging Face directory, or find it; its path."""
+        return await self._lane.call(title(plan.source), "materialize", _materialize, plan)
+
+    async def setup(self, plan: TrainerPlan) -> None:
+        """Build the trainer on the model; once in a worker's life."""
+        name, transport_name = title(plan.component), title(plan.transport.component)
+        transport = await self._lane.call(
+            transport_name, "build", build_transport, plan.transport, "trainer", plan.place
+        )
+        self._owned.push_async_callback(self._lane.call, transport_name, "close", transport.close)
+        trainer: Trainer = await self._lane.call(name, "build", build, plan.component, _context(plan))
+        self._owned.push_async_callback(self._lane.call, name, "close", trainer.close)
+        self._live = _Live(name, trainer, transport_name, transport)
+
+    async def begin_stage(self, order: StageOrder) -> None:
+        """A fresh objective, optimizer and schedule; the weights stay."""
+        live = self._ready("begin_stage")
+
+        def begin() -> None:
+            live.trainer.begin_stage(_stage(order))
+
+        await self._lane.call(live.name, f"begin stage {order.name}", begin)
+
+    async def train(self, batch: Batch) -> TrainResult:
+        """One optimizer step."""
+        live, clock = self._ready("train"), asyncio.get_running_loop()
+        began = clock.time()
+        metrics = await self._lane.call(live.name, f"train step {batch.step}", live.trainer.train, batch)
+        return TrainResult({name: float(value) for name, value in metrics.items()}, clock.time() - began)
+
+    async def publish(self, version: WeightVersion) -> WeightOffer:
+        """Make the weights as they are now fetchable as `version`."""
+        live = self._ready("publish")
+
+        def publish() -> WeightOffer:
+            return live.transport.publish(version, live.trainer.weights(), live.trainer.save_model)
+
+        return await self._lane.call(live.transport_name, f"publish {version}", publish)
+
+    async def release(self, version: WeightVersion) -> None:
+        """Free what `version` holds; every engine has it, or never will."""
+        live = self._ready("release")
+        await self._lane.call(live.transport_name, f"release {version}", live.transport.release, version)
+
+    async def save_model(self, directory: str) -> None:
+        """Write a Hugging Face directory."""
+        await self._with_directory("save_model", directory)
+
+    async def save_state(self, directory: str) -> None:
+        """Write all else that a resume needs."""
+        await self._with_directory("save_state", directory)
+
+    async def load_state(self, directory: str) -> None:
+        """Continue from `save_state`, in the stage that has begun."""
+        await self._with_directory("load_state", directory)
+
+    async def close(self) -> None:
+        """Close the trainer, then the transport."""
+        self._live = None
+        await self._owned.aclose()
+        self._lane.close()
+
+    async def _with_directory(self, operation: str, directory: str) -> None:
+        live = self._ready(operation)
+        method = getattr(live.trainer, operation)
+        await self._lane.call(live.name, f"{operation} {directory}", method, Path(directory))
+
+    def _ready(self, operation: str) -> _Live:
+        if self._live is None:
+            raise ComponentError("trainer", operation, "the worker was not set up")
+        return self._live
+
+
+def _materialize(plan: ModelPlan) -> str:
+    context = ModelContext(cache=Path(plan.cache), work=Path(plan.work), seed=plan.seed)
+    source: ModelSource = build(plan.source, context)
+    return str(source.materialize())
+
+
+def _stage(order: StageOrder) -> StagePlan:
+    def optimizer(context: OptimizerContext) -> Any:
+        return build(order.optimizer, context)
+
+    return StagePlan(
+        name=order.name,
+        objective=build(order.objective, order.objective_context),
+        optimizer=OptimizerPlan(
+            build=optimizer,
+            learning_rate=order.learning_rate,
+            schedule=order.schedule,
+            warmup_steps=order.warmup_steps,
+            total_steps=order.total_steps,
+            min_ratio=order.min_ratio,
+            grad_clip=order.grad_clip,
+            on_nonfinite=order.on_nonfinite,
+            lag_decay=order.lag_decay,
+        ),
+        batch_size=order.batch_size,
+        updates=order.updates,
+    )
+
+
+def _context(plan: TrainerPlan) -> TrainerContext:
+    return TrainerContext(
+        model=Path(plan.model),
+        dtype=plan.dtype,
+        place=plan.place,
+        seed=plan.seed,
+        work=Path(plan.work),
+        lora=plan.lora,
+        micro_batch_tokens=plan.micro_batch_tokens,
+        activation_checkpointing=plan.activation_checkpointing,
+        amp=plan.amp,
+    )
