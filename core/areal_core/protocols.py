@@ -96,13 +96,17 @@ class TrainerContext:
 
 @frozen
 class TransportContext:
-    """`side` is `trainer` or `engine`. Collective transports get one rendezvous for all ends."""
+    """`side` is `trainer` or `engine`. Collective transports get one rendezvous for all ends.
+
+    `mechanism` is the one that trainer, transport and engine have in common; empty: the transport's best.
+    """
 
     side: str
     place: Place
     work: Path
     verify: bool
     bucket_bytes: int
+    mechanism: str = ""
 
 
 @frozen

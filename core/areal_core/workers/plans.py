@@ -26,6 +26,7 @@ class TransportPlan:
     work: str
     verify: bool = True
     bucket_bytes: int = 256 << 20
+    mechanism: str = ""
 
 
 @frozen

@@ -14,7 +14,12 @@ def build_transport(plan: TransportPlan, side: str, place: Place) -> Transport:
     transport: Transport = build(
         plan.component,
         TransportContext(
-            side=side, place=place, work=Path(plan.work), verify=plan.verify, bucket_bytes=plan.bucket_bytes
+            side=side,
+            place=place,
+            work=Path(plan.work),
+            verify=plan.verify,
+            bucket_bytes=plan.bucket_bytes,
+            mechanism=plan.mechanism,
         ),
     )
     return transport
