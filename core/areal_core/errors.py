@@ -142,6 +142,17 @@ class WorkerLost(ArealError):
         return f"worker {self.worker}: {self.reason}"
 
 
+class GenerationAborted(ArealError):
+    """The engine was told to end this request; the group it belongs to is not whole and is not scored."""
+
+    def __init__(self, engine: str, request: str) -> None:
+        super().__init__(engine, request)
+        self.engine, self.request = engine, request
+
+    def __str__(self) -> str:
+        return f"engine {self.engine}: request {self.request} was aborted"
+
+
 class TransportError(ArealError):
     """Weights did not arrive whole; the version is not committed anywhere."""
 

@@ -111,10 +111,14 @@ class TransportContext:
 
 @frozen
 class EnvironmentContext:
-    """`name` as in the spec; relative paths in options are already absolute."""
+    """`name` as in the spec; relative paths in options are already absolute.
+
+    `reward` names the reward that the spec gives; None: the environment judges its own tasks.
+    """
 
     name: str
     seed: int
+    reward: str | None = None
 
 
 @frozen
@@ -442,7 +446,9 @@ class Session(Protocol):
 class Environment(Protocol):
     """Makes tasks by index, and plays them.
 
-    `task` is a pure function of `(split, index)`: the same in every process and after a resume.
+    `task` is a pure function of `(split, index)`: the same in every process and after a resume. It and
+    `size` are called on the loop and must be quick; what takes long belongs into the factory. An
+    environment may have an `async def close(self)`, called when its worker ends.
     """
 
     def size(self, split: str) -> int | None:
@@ -450,7 +456,7 @@ class Environment(Protocol):
         ...
 
     def task(self, split: str, index: int) -> Task:
-        """The task; raises `InputError` naming file and line when its source is wrong."""
+        """The task; raises `InputError` naming file and line when its source is wrong, `IndexError` beyond `size`."""
         ...
 
     async def run(self, task: Task, session: Session) -> Score:
@@ -459,7 +465,10 @@ class Environment(Protocol):
 
 
 class Reward(Protocol):
-    """Judges answers. What it raises is counted and retried, and in the end fails the run."""
+    """Judges answers. What it raises is counted and retried, and in the end fails the run.
+
+    It may have an `async def close(self)`, called when its worker ends.
+    """
 
     async def score(self, sample: Sample) -> Score:
         """The verdict; the same for the same sample."""
