@@ -318,7 +318,10 @@ class Engine(Protocol):
 
 @frozen
 class OptimizerPlan:
-    """`build(parameters, lr)` makes the optimizer. Schedules count optimizer steps from the stage's start."""
+    """`build(context)` makes the optimizer. The schedule counts optimizer steps from the stage's start.
+
+    `total_steps` are the stage's batches, each worth `StagePlan.updates` optimizer steps.
+    """
 
     build: Callable[[OptimizerContext], Any]
     learning_rate: float
@@ -332,14 +335,30 @@ class OptimizerPlan:
 
 
 @frozen
+class CriticPlan:
+    """The value model has the stage's optimizer at its own rate; for `warmup_steps` batches it alone is trained."""
+
+    learning_rate: float
+    warmup_steps: int = 0
+
+
+@frozen
 class StagePlan:
-    """One stage of training: what is optimized and how; `updates` successive optimizer steps a batch."""
+    """One stage of training: what is optimized and how; `updates` successive optimizer steps a batch.
+
+    Log-probabilities are those of the logits divided by `temperature`: the sampler's, or 1 where
+    nothing was sampled (demonstrations). The reference policy is the model at the stage's start,
+    renewed every `reference_every` batches; None never.
+    """
 
     name: str
     objective: Objective
     optimizer: OptimizerPlan
     batch_size: int
     updates: int = 1
+    temperature: float = 1.0
+    critic: CriticPlan | None = None
+    reference_every: int | None = None
 
 
 class Trainer(Protocol):
@@ -480,7 +499,7 @@ class Reward(Protocol):
 
 @frozen(eq=False)
 class BatchArrays:
-    """A batch as ragged columns: S trajectories one after another, T units in all.
+    """A batch as ragged columns: S trajectories one after another, T units in all, shared prompts left out.
 
     Per trajectory [S]: `rewards` float64, `group` int64 (0..G-1), `truncated` bool.
     Per unit [T]: `trajectory` int64 (0..S-1), `mask` float64, `behaviour` float64 (log-probabilities),
@@ -517,7 +536,7 @@ class Targets:
 @frozen(eq=False)
 class LossInputs:
     """One micro-batch of whole trajectories, as torch tensors [t]; only `logp`, `entropy` and
-    `values` carry gradients.
+    `values` carry gradients. A backend may leave out units whose mask is 0.
 
     `proximal` is the policy at the start of the step (detached), `trajectory` counts 0..s-1 within
     the micro-batch. `entropy` is None unless the objective asked for it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from areal_core.data import Sampling, TaskRef, TrajectoryGroup, WeightVersion
-from areal_core.protocols import LoraPlan, ModuleRef, ObjectiveContext, Place
+from areal_core.protocols import CriticPlan, LoraPlan, ModuleRef, ObjectiveContext, Place
 
 
 @frozen
@@ -80,6 +80,9 @@ class StageOrder:
     lag_decay: float
     batch_size: int
     updates: int
+    temperature: float = 1.0
+    critic: CriticPlan | None = None
+    reference_every: int | None = None
 
 
 @frozen

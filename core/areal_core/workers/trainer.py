@@ -144,6 +144,9 @@ def _stage(order: StageOrder) -> StagePlan:
         ),
         batch_size=order.batch_size,
         updates=order.updates,
+        temperature=order.temperature,
+        critic=order.critic,
+        reference_every=order.reference_every,
     )
 
 
