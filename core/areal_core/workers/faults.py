@@ -20,7 +20,14 @@ def blaming(component: str, operation: str) -> Iterator[None]:
     except ArealError:
         raise
     except Exception as error:
-        raise ComponentError(component, operation, f"{type(error).__name__}: {error}") from error
+        raise blamed(error, component, operation) from error
+
+
+def blamed(error: Exception, component: str, operation: str) -> ArealError:
+    """What `blaming` makes of `error`, for paths that are too hot for a context manager."""
+    if isinstance(error, ArealError):
+        return error
+    return ComponentError(component, operation, f"{type(error).__name__}: {error}")
 
 
 def as_remote(error: BaseException) -> Remote:
