@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from areal_core import API_VERSION
 from areal_core.descriptors import (
@@ -35,6 +35,9 @@ from areal_core.descriptors import (
 )
 from areal_core.errors import ArealError, ComponentError, Finding, InputError, Severity, TransportError
 from areal_core.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from areal_core import data, protocols
 
 _LAZY = {"data": "areal_core.data", "protocols": "areal_core.protocols"}
 

@@ -18,7 +18,9 @@ PRINTABLE = "".join(map(chr, range(32, 127))) + "\n"
 class HfOptions:
     """A Hugging Face model."""
 
-    path: str = field(metadata={"doc": "Directory with config.json and safetensors, or a hub id such as org/name."})
+    path: str = field(
+        metadata={"doc": "Directory with config.json and safetensors, or a hub id such as org/name.", "path": "maybe"}
+    )
     revision: str | None = field(default=None, metadata={"doc": "Branch, tag or commit of a hub id."})
     trust_remote_code: bool = field(default=False, metadata={"doc": "Run Python code that comes with the model."})
     allow_pickle: bool = field(
