@@ -12,9 +12,9 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 
-def _doc(text: str, default: Any = None, *, factory: Any = None, **bounds: float) -> Any:
-    """A field with its documentation; `bounds` are `ge`, `gt`, `le`, `lt`."""
-    metadata = {"doc": text, **bounds}
+def _doc(text: str, default: Any = None, *, factory: Any = None, **limits: Any) -> Any:
+    """A field with its documentation; `limits` are `ge`, `gt`, `le`, `lt` and `path` (see `structure`)."""
+    metadata = {"doc": text, **limits}
     return field(factory=factory, metadata=metadata) if factory else field(default=default, metadata=metadata)
 
 
@@ -24,6 +24,22 @@ class Use:
 
     type: str
     options: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen
+class PlatformSpec:
+    """Make of device. Private options stand in a block named after the platform."""
+
+    type: str = _doc("Make of device; `auto` takes the best one present.", "auto")
+    blocks: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen
+class ExecutorSpec:
+    """How workers are started and reached. Private options stand in a block named after the executor."""
+
+    type: str = _doc("Executor.", "local")
+    blocks: Mapping[str, Any] = field(factory=dict)
 
 
 @frozen
@@ -65,6 +81,19 @@ class PoolSpec:
         if self.num_gpus is not None:
             return self.num_gpus
         return (self.num_nodes or 1) * (self.gpus_per_node or 1)
+
+    @property
+    def nodes(self) -> int:
+        if self.num_nodes is not None:
+            return self.num_nodes
+        return -(-self.devices // self.gpus_per_node) if self.gpus_per_node else 1
+
+    @property
+    def axes(self) -> Mapping[str, int]:
+        """Size of each axis; without `parallel`, all devices are data-parallel."""
+        if isinstance(self.parallel, Mapping):
+            return self.parallel
+        return {self.parallel or "dp": self.devices}
 
 
 @frozen
@@ -112,7 +141,7 @@ class InferenceSpec:
     max_concurrent: int = _doc("Completions an engine works on at once.", 64, ge=1)
     sampling: SamplingSpec = _doc("How answers are drawn.", factory=SamplingSpec)
     serve: ServeSpec = _doc("Endpoint for agents.", factory=ServeSpec)
-    python: str | None = _doc("Interpreter of the engine's own environment.", None)
+    python: str | None = _doc("Interpreter of the engine's own environment.", None, path=True)
     blocks: Mapping[str, Any] = field(factory=dict)
 
 
@@ -122,7 +151,7 @@ class AmpSpec:
 
     enabled: bool = _doc("Compute in a shorter format than the weights.", False)
     dtype: Literal["bf16", "fp16"] = _doc("The shorter format.", "bf16")
-    loss_scale: Literal["dynamic"] | float = _doc("Scale of the loss for fp16.", "dynamic")
+    loss_scale: Literal["dynamic"] | float = _doc("Scale of the loss for fp16.", "dynamic", gt=0)
 
 
 @frozen
@@ -152,7 +181,7 @@ class TrainingSpec:
     activation_checkpointing: bool = _doc("Recompute activations in the backward pass.", False)
     amp: AmpSpec = _doc("Mixed precision.", factory=AmpSpec)
     lag_decay: float = _doc("lr = lr0 / (1 + lag_decay * mean lag).", 0.0, ge=0)
-    python: str | None = _doc("Interpreter of the trainer's own environment.", None)
+    python: str | None = _doc("Interpreter of the trainer's own environment.", None, path=True)
     blocks: Mapping[str, Any] = field(factory=dict)
 
 
@@ -253,14 +282,24 @@ class StageSpec:
 
 
 @frozen
+class FileSpec:
+    """What a file may say about itself, beside the experiment: it is used up while loading."""
+
+    apiVersion: str = _doc("Version of this format; `areal/v1`.", "areal/v1")  # noqa: N815 (the YAML key)
+    extends: str | tuple[str, ...] = _doc("Files this one overrides, or one file; relative to this one.", ())
+    plugins: tuple[str, ...] = _doc("Plugin modules that are files; relative to this one.", ())
+    stages: tuple[StageSpec, ...] = _doc("Parts of the run, in order; each overrides the sections above.", ())
+
+
+@frozen
 class Spec:
     """One experiment."""
 
     name: str = _doc("Name of the run.", "run")
     seed: int = _doc("Fixes everything that is drawn at random.", 0, ge=0)
     model: ModelSpec = _doc("What is trained.", factory=ModelSpec)
-    platform: Use = _doc("Make of device; `auto` takes the best one present.", Use("auto"))
-    executor: Use = _doc("How workers are started.", Use("local"))
+    platform: PlatformSpec = _doc("Make of device.", factory=PlatformSpec)
+    executor: ExecutorSpec = _doc("How workers are started.", factory=ExecutorSpec)
     resources: ResourcesSpec = _doc("Devices and processes of each pool.", factory=ResourcesSpec)
     placement: Literal["disjoint", "colocated"] = _doc("Whether both pools share devices.", "disjoint")
     inference: InferenceSpec = _doc("The engine.", factory=InferenceSpec)

@@ -1,0 +1,72 @@
+"""Components by name, with a finding for each that cannot be had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen, has
+
+from areal_core.descriptors import Component
+from areal_core.errors import PluginError
+from areal_core.manager import Manager, State
+from areal_core.requirements import pip_line, unmet_requirements
+from areal_core.spec.findings import Report
+from areal_core.spec.node import SpecPath
+
+_CODES = {
+    State.NOT_INSTALLED: "not-installed",
+    State.BLOCKED: "blocked-plugin",
+    State.IMPORT_FAILED: "import-failed",
+    State.API_MISMATCH: "api-mismatch",
+}
+
+
+@frozen
+class Catalog:
+    """What the installed plugins offer, and what a spec is told about the rest."""
+
+    manager: Manager
+    report: Report
+
+    def find(self, kind: str, name: str, path: SpecPath) -> Component | None:
+        """The component; None, once reported at `path`, when it cannot be had."""
+        try:
+            registered = self.manager.find(kind, name)
+        except PluginError as error:
+            self.report.error("ambiguous-component", f"{error.plugin}: {error.problem}", path, error.way_out)
+            return None
+        if registered is None:
+            self._missing(kind, name, path)
+            return None
+        if not has(registered.descriptor.options):
+            message = f"the options of {kind}/{name} are no attrs class; {registered.plugin.origin} must change that"
+            self.report.error("plugin-failed", message, path)
+            return None
+        return registered.descriptor
+
+    def known(self, kind: str, name: str) -> bool:
+        """Whether anyone knows the name, installed or not."""
+        return name in self.manager.names(kind) or self.manager.missing(kind, name).state is not None
+
+    def options_of(self, kind: str, name: str) -> type[Any] | None:
+        """The class of an installed component's options, silently."""
+        try:
+            registered = self.manager.find(kind, name)
+        except PluginError:
+            return None
+        return registered.descriptor.options if registered and has(registered.descriptor.options) else None
+
+    def requirements(self, component: Component, path: SpecPath) -> None:
+        """Report what the component needs and this interpreter lacks."""
+        for reason in unmet_requirements(component.requires):
+            message = f"{component.kind} `{component.name}` cannot run here: {reason}"
+            self.report.unavailable("not-installed", message, path, pip_line(component.requires))
+
+    def _missing(self, kind: str, name: str, path: SpecPath) -> None:
+        missing = self.manager.missing(kind, name)
+        if missing.state is None:
+            self.report.error("unknown-component", missing.message, path, missing.way_out)
+        elif missing.state in (State.NOT_INSTALLED, State.BLOCKED):
+            self.report.unavailable(_CODES[missing.state], missing.message, path, missing.way_out)
+        else:
+            self.report.error(_CODES[missing.state], missing.message, path, missing.way_out)

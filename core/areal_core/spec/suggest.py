@@ -1,0 +1,44 @@
+"""What someone who wrote a key that does not exist may have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from attrs import fields, has
+
+from areal_core.spec import forms
+from areal_core.spec.findings import did_you_mean, nearest
+from areal_core.spec.model import Spec
+from areal_core.spec.node import SpecPath
+from areal_core.spec.sections import PRIVATE, section_at
+
+
+def unknown_key_hint(key: str, valid: Sequence[str], path: SpecPath = ()) -> str | None:
+    """The nearest valid key here; else the same key where it belongs; else what is valid here."""
+    section = section_at(path)
+    if section and key in ("type", "backend", "name"):
+        return f"did you mean `{section.selector}`?"
+    if near := nearest(key, valid):
+        return f"did you mean `{near}`?"
+    elsewhere = [dotted for dotted in _all_keys() if dotted.rpartition(".")[2] == key]
+    if elsewhere:
+        return f"did you mean `{elsewhere[0]}`?"
+    return did_you_mean(key, valid)
+
+
+@cache
+def _all_keys() -> list[str]:
+    """Every key of the spec, dotted, in order."""
+    return list(_keys(Spec, ""))
+
+
+def _keys(cls: type[Any], prefix: str) -> Iterator[str]:
+    for f in fields(cls):
+        if f.name in PRIVATE:
+            continue
+        yield prefix + f.name
+        for member in (forms.hints(cls)[f.name], *forms.members(forms.hints(cls)[f.name])):
+            if has(member):
+                yield from _keys(member, f"{prefix}{f.name}.")
