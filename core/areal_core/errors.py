@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import ClassVar
 
 from attrs import field, frozen
 
@@ -57,7 +56,7 @@ class Finding:
 class ArealError(Exception):
     """Base of all errors raised on purpose."""
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
 
 
 class SpecError(ArealError):
@@ -121,13 +120,18 @@ class Remote:
 
 
 class RemoteError(ArealError):
-    """A call to another process raised there."""
+    """A call to another process raised there. An error of input reads, and exits, as it would have here."""
 
     def __init__(self, worker: str, method: str, error: Remote) -> None:
         super().__init__(worker, method, error)
         self.worker, self.method, self.error = worker, method, error
+        self.exit_code = error.exit_code
+        if error.traceback:
+            self.add_note(f"In {worker}:\n{error.traceback}")
 
     def __str__(self) -> str:
+        if self.error.exit_code == InputError.exit_code:
+            return self.error.text
         return f"{self.worker}: {self.method}: {self.error.type}: {self.error.text}"
 
 

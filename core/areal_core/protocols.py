@@ -654,11 +654,15 @@ class Worker(Peer, Protocol):
 
 @frozen
 class ExecutorContext:
-    """`logs`: where workers' output goes; `files`: local plugins every worker imports first."""
+    """`logs`: where workers' output goes; `files`: local plugins every worker imports first.
+
+    `heartbeat`: seconds of silence after which a worker process counts as hung and is killed.
+    """
 
     run_id: str
     logs: Path
     files: tuple[str, ...] = ()
+    heartbeat: float = 60.0
 
 
 class Executor(Protocol):

@@ -7,7 +7,7 @@ worker fails every call under way with `WorkerLost`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing
 from itertools import count
 from typing import Any, TypeVar
@@ -113,7 +113,7 @@ class InlinePeer:
         async with asyncio.timeout(timeout):
             return await self._host.run(method, work(*args))
 
-    async def stream(self, method: str, *args: Any) -> AsyncIterator[Any]:
+    async def stream(self, method: str, *args: Any) -> AsyncGenerator[Any, None]:
         """What the method yields."""
         self._check()
         async with aclosing(self._host.method(method, streams=True)(*args)) as items:

@@ -25,7 +25,7 @@ ROLES: dict[str, str] = {
 
 
 class Service(Protocol):
-    """Built as `Class(dial)`, or `Class(dial, threaded=...)` where it may move blocking calls off the loop."""
+    """Built as `Class(dial, threaded)`: with `threaded`, blocking calls must leave the loop free."""
 
     async def close(self) -> None:
         """Free everything; the worker ends."""
@@ -34,19 +34,25 @@ class Service(Protocol):
 
 @frozen
 class Method:
-    """One callable of a service: the types of its arguments, and of its result (of each item if it `streams`)."""
+    """One callable of a service: the types of its arguments (a tuple type), and of its result or of each item."""
 
     name: str
-    arguments: tuple[Any, ...]
+    arguments: Any
+    defaults: tuple[Any, ...]
     result: Any
     streams: bool
+
+    def complete(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """`args` with the defaults that were left out; raises `TypeError` where the number is wrong."""
+        missing = len(get_args(self.arguments)) - len(args)
+        if not 0 <= missing <= len(self.defaults):
+            raise TypeError(f"{self.name} takes {len(get_args(self.arguments))} arguments, not {len(args)}")
+        return args + self.defaults[len(self.defaults) - missing :]
 
 
 def make_service(role: str, dial: Dial, threaded: bool) -> Service:
     """The service of `role`; raises `PluginError` where there is none."""
-    cls = service_class(role)
-    chosen = {"threaded": threaded} if "threaded" in inspect.signature(cls).parameters else {}
-    service: Service = cls(dial, **chosen)
+    service: Service = service_class(role)(dial, threaded)
     return service
 
 
@@ -70,12 +76,13 @@ def methods_of(cls: type[Any]) -> Mapping[str, Method]:
 
 
 def _method(name: str, function: Callable[..., Any]) -> Method:
+    parameters = list(inspect.signature(function).parameters.values())[1:]
     hints = get_type_hints(function)
-    result = hints.get("return", Any)
-    streams = inspect.isasyncgenfunction(function)
+    result, streams = hints.get("return", Any), inspect.isasyncgenfunction(function)
     return Method(
         name=name,
-        arguments=tuple(hints.get(p, Any) for p in list(inspect.signature(function).parameters)[1:]),
-        result=(get_args(result) or (Any,))[0] if streams else result,
+        arguments=tuple[tuple(hints.get(p.name, Any) for p in parameters)],  # type: ignore[misc]
+        defaults=tuple(p.default for p in parameters if p.default is not p.empty),
+        result=get_args(result)[0] if streams else result,
         streams=streams,
     )
