@@ -1,1 +1,101 @@
-"""The command line: one module a subcommand."""
+"""The command line: one module a subcommand, imported when it is called.
+
+Exit codes: 0 done, 1 the run failed (or a fault of ours, with its traceback), 2 bad input,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+from areal_core.errors import ArealError, SpecError
+
+COMMANDS = {
+    "run": "compose an experiment and run it",
+    "check": "find everything that is wrong with a spec, without a device",
+    "explain": "show the resolved spec, where each value is from, and what was chosen why",
+    "schema": "print the JSON Schema of specs, which knows the installed plugins",
+    "plugins": "show what is installed, and its state",
+    "eval": "score a checkpoint on a spec's environments",
+}
+
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (`sys.argv` by default) and return its exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    command = next((word for word in argv if not word.startswith("-")), "")
+    parser = _parser(command)
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    try:
+        code: int = args.module.main(args)
+        sys.stdout.flush()
+    except ArealError as error:
+        print(_message(error), file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output is gone (`| head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def add_overrides(parser: argparse.ArgumentParser) -> None:
+    """`--set`, for the commands that read a spec."""
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override one value, read as YAML: --set training.max_steps=5 (may be repeated)",
+    )
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="areal-plugins",
+        description="Asynchronous reinforcement learning of language models and classic policies.",
+        epilog="Help on one command: areal-plugins COMMAND --help",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, summary in COMMANDS.items():
+        subparser = commands.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name == command:
+            module: Any = import_module(f"areal_plugins.cli.{name}")
+            subparser.set_defaults(module=module)
+            module.add_arguments(subparser)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        parser.exit(message=f"areal-plugins {version('areal-plugins')}\n")
+
+
+def _message(error: ArealError) -> str:
+    if not isinstance(error, SpecError):
+        return f"error: {error}"
+    from areal_core.spec.findings import count_line, render
+
+    return "\n".join([*map(render, error.findings), count_line(error.findings)])

@@ -88,9 +88,13 @@ class ModelCapabilities:
 
 @frozen(kw_only=True)
 class ModelDescriptor(Component):
-    """A source of models. Factory: `(options, ModelContext) -> protocols.ModelSource`."""
+    """A source of models. Factory: `(options, ModelContext) -> protocols.ModelSource`.
+
+    `parameters` counts them from the options alone, for `explain`; None where it cannot tell.
+    """
 
     kind: ClassVar[str] = "model"
+    parameters: Callable[[Any], int | None] | None = field(default=None, repr=False)
     capabilities: ModelCapabilities = ModelCapabilities()
 
 

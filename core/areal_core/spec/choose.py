@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import NOTHING, evolve, fields, frozen
 
-from areal_core.descriptors import TransportDescriptor
+from areal_core.descriptors import Mechanism, TransportDescriptor
 from areal_core.protocols import ModuleRef
 from areal_core.requirements import unmet_requirements
 from areal_core.spec.catalog import Catalog
@@ -23,11 +23,12 @@ SCOPES = ("process", "host", "network")
 
 @frozen
 class Choice:
-    """A component that was chosen, and why."""
+    """A component, why it is this one, and for a transport how both ends meet; `named` by the spec or chosen."""
 
     part: Part
     reason: str
     mechanism: str = ""
+    named: bool = False
 
 
 # --- platform ----------------------------------------------------------------------------------------
@@ -35,11 +36,11 @@ class Choice:
 
 def choose_platform(structured: Structured, catalog: Catalog) -> Choice | None:
     """The named platform, or for `auto` the best that has a device here; None, once reported."""
-    part = structured.parts[("platform",)]
+    part = structured.part("platform")
     if part.name != "auto":
-        return Choice(part, "named by the spec") if part.options is not None else None
+        return Choice(part, "named by the spec", named=True) if part.options is not None else None
     candidates = _candidates(part, structured, catalog)
-    rejected = []
+    rejected: list[str] = []
     for candidate in sorted(candidates, key=lambda c: -c.descriptor.capabilities.priority):
         lack = unmet_requirements(candidate.descriptor.requires) or _lack(candidate)
         if not lack:
@@ -89,8 +90,8 @@ def choose_transport(structured: Structured, platform: str, catalog: Catalog) ->
     Among those that reach, the shortest scope wins, then the engine's favourite mechanism, then the
     transport's. Without a trainer or engine to ask, nothing is chosen and nothing reported.
     """
-    trainer, engine = structured.parts[("training",)], structured.parts[("inference",)]
-    executor, part = structured.parts[("executor",)], structured.parts[("weights",)]
+    trainer, engine = structured.part("training"), structured.part("inference")
+    executor, part = structured.part("executor"), structured.part("weights")
     if None in (trainer.descriptor, engine.descriptor, executor.descriptor):
         return None
     reach = _reach(structured.spec, executor.descriptor.capabilities)
@@ -103,10 +104,11 @@ def choose_transport(structured: Structured, platform: str, catalog: Catalog) ->
         if mechanisms:
             offers.append((_rank(candidate.descriptor, engine.descriptor, mechanisms[0]), candidate, mechanisms[0]))
         else:
-            rejected.append(f"{candidate.name} {problem or 'shares no mechanism with both ends'}")
+            rejected.append(f"not {candidate.name}: it {problem or 'shares no mechanism with both ends'}")
     if offers:
         _, best, mechanism = min(offers, key=lambda offer: offer[0])
-        reason = f"the shortest way between {trainer.name} and {engine.name} that reaches over a {reach.span}"
+        ends = f"trainer {trainer.name} and engine {engine.name}"
+        reason = f"by {mechanism}: the shortest way between {ends} that reaches over a {reach.span}"
         return Choice(best, "; ".join([reason, *rejected]), mechanism)
     _report_none(trainer, engine, rejected, catalog)
     return None
@@ -148,7 +150,7 @@ def _named_transport(part: Part, trainer: Any, engine: Any, reach: _Reach, catal
         )
         catalog.report.error("no-mechanism", message, path, "write type: auto, or another transport")
         return None
-    return Choice(part, "named by the spec", mechanisms[0]) if part.options is not None else None
+    return Choice(part, "named by the spec", mechanisms[0], named=True) if part.options is not None else None
 
 
 def _report_none(trainer: Part, engine: Part, rejected: list[str], catalog: Catalog) -> None:
@@ -176,13 +178,13 @@ def _elsewhere(transport: TransportDescriptor, platform: str) -> str:
     return ""
 
 
-def _mechanisms(transport: TransportDescriptor, trainer: Any, engine: Any) -> list[str]:
+def _mechanisms(transport: TransportDescriptor, trainer: Any, engine: Any) -> list[Mechanism]:
     """What all three know, the engine's favourite first."""
     feeds, offers = trainer.capabilities.offers, transport.capabilities.offers
     return [m for m in engine.capabilities.accepts if m in offers and m in feeds]
 
 
-def _rank(transport: TransportDescriptor, engine: Any, mechanism: str) -> tuple[int, int, int, str]:
+def _rank(transport: TransportDescriptor, engine: Any, mechanism: Mechanism) -> tuple[int, int, int, str]:
     capabilities = transport.capabilities
     favourite = engine.capabilities.accepts.index(mechanism)
     return SCOPES.index(capabilities.scope), favourite, list(capabilities.offers).index(mechanism), transport.name

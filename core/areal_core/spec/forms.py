@@ -33,8 +33,8 @@ _MAPPINGS = (dict, Mapping)
 
 
 @cache
-def hints(cls: type[Any]) -> dict[str, Any]:
-    """The fields' types, resolved."""
+def hints(cls: Any) -> dict[str, Any]:
+    """The types of a class's fields, resolved."""
     return get_type_hints(cls)
 
 

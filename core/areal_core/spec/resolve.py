@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 from areal_core.descriptors import CheckContext
 from areal_core.errors import Finding, Severity, SpecError
 from areal_core.known_plugins import KNOWN
-from areal_core.manager import Manager, State
+from areal_core.manager import Manager, PluginRecord, State
 from areal_core.spec.catalog import Catalog
 from areal_core.spec.choose import Choice, choose_platform, choose_transport, report_devices
 from areal_core.spec.consistency import conflicts
@@ -25,6 +25,7 @@ from areal_core.spec.model import CriticSpec, ReferenceSpec, Spec
 from areal_core.spec.node import UNKNOWN, Node, SpecPath
 from areal_core.spec.resolved import changes, origins, plain_spec
 from areal_core.spec.scene import Scene
+from areal_core.spec.sections import section_at
 from areal_core.spec.stages import StageTree, refuse_fixed, refuse_idle_overrides, split
 from areal_core.spec.structure import Part, Structured, structure
 from areal_core.spec.tasks import environment_conflicts
@@ -50,6 +51,7 @@ class Examined:
     platform: Choice | None = None
     transport: Choice | None = None
     sources: tuple[str, ...] = ()
+    plugins: tuple[PluginRecord, ...] = ()
     origins: Mapping[str, str] = field(factory=dict, repr=False)
     resolved: Mapping[str, Any] = field(factory=dict, repr=False)
 
@@ -91,13 +93,14 @@ def examine(source: str | Path, overrides: Sequence[str] = (), manager: Manager 
     refuse_idle_overrides(base, stages, report)
     manager = manager or Manager.discover([path for path, _ in plugins])
     _report_plugins(plugins, manager, report)
-    examination = _Examination(manager, base, stages, [locate(f, tree) for f in report.findings])
+    examination = _Examination(manager, tree, base, stages, [locate(f, tree) for f in report.findings])
     return examination.run(tuple(path for path, _ in plugins), tuple(files.names), tuple(overrides))
 
 
 @frozen
 class _Examination:
     manager: Manager
+    tree: Node
     base: Node
     stages: list[StageTree]
     findings: list[Finding]
@@ -112,18 +115,18 @@ class _Examination:
         self._keep(catalog.report, self.base)
         drafts = tuple(self._draft(stage, shared, platform, transport) for stage in self.stages)
         plain = self._resolved(shared, drafts, files)
-        where = origins(plain, self.base, [draft.tree for draft in drafts])
+        where = origins(plain, self.tree, [draft.tree for draft in drafts])
         findings = tuple(tidy(self.findings))
         experiment = None
         if platform and transport and not any(f.severity is Severity.ERROR for f in findings):
             experiment = _compose(drafts, transport, files, sources, overrides, where, plain)
-        return Examined(findings, experiment, drafts, platform, transport, sources, where, plain)
+        return Examined(findings, experiment, drafts, platform, transport, sources, self.manager.plugins, where, plain)
 
     def _resolved(self, shared: Structured, drafts: tuple[Draft, ...], files: tuple[str, ...]) -> dict[str, Any]:
         plugins = {"plugins": list(files)} if files else {}
         if self.stages[0].overrides is None:
             return {**plain_spec(drafts[0].spec, drafts[0].parts), **plugins}
-        chosen = {path: drafts[0].parts[path] for path in (("platform",), ("weights",))}
+        chosen = {path: drafts[0].parts.get(path, part) for path, part in shared.parts.items() if _left_open(path)}
         base = plain_spec(shared.spec, {**shared.parts, **chosen})
         stages = [{"name": d.name, **changes(plain_spec(d.spec, d.parts), base)} for d in drafts]
         return {**base, **plugins, "stages": stages}
@@ -147,6 +150,11 @@ class _Examination:
         return Draft(stage.name, stage.tree, spec, parts)
 
 
+def _left_open(path: SpecPath) -> bool:
+    section = section_at(path)
+    return section is not None and section.auto
+
+
 def _completed(spec: Spec, parts: Mapping[SpecPath, Part], tree: Node) -> Spec:
     """What the chosen objective implies: its critic and reference, and single demonstrations."""
     part = parts.get(("objective",))
@@ -164,13 +172,14 @@ def _completed(spec: Spec, parts: Mapping[SpecPath, Part], tree: Node) -> Spec:
 
 def _report_parts(scene: Scene, structured: Structured, catalog: Catalog) -> None:
     """What each chosen component lacks here, and what its own check finds."""
-    platform = scene.parts[("platform",)]
+    platform = scene.part("platform")
     for part in scene.parts.values():
         if part.descriptor is None:
             continue
         where = (*part.path, "backend" if part.path == ("training",) else "type")
         catalog.requirements(part.descriptor, where)
-        _report_platform(part, platform, where, catalog.report)
+        if platform is not None:
+            _report_platform(part, platform, where, catalog.report)
         if part.descriptor.check and part.options is not None and structured.trusted(part.options_path):
             _report_check(part, scene.spec, catalog.report)
 
@@ -241,14 +250,14 @@ def _axes(manager: Manager) -> frozenset[str]:
 
 def _devices_of_a_machine(structured: Structured) -> int:
     """The most devices that one machine must have."""
-    spec, executor = structured.spec, structured.parts[("executor",)].descriptor
+    spec, executor = structured.spec, structured.part("executor").descriptor
     pools = [-(-pool.devices // pool.nodes) for pool in (spec.resources.train, spec.resources.infer)]
     together = spec.placement == "disjoint" and not (executor and executor.capabilities.nodes)
     return sum(pools) if together else max(pools)
 
 
 def _platform_name(structured: Structured, choice: Choice | None) -> str:
-    return choice.part.name if choice else structured.parts[("platform",)].name
+    return choice.part.name if choice else structured.part("platform").name
 
 
 def _compose(

@@ -31,10 +31,10 @@ def changes(stage: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]
 def origins(plain: Mapping[str, Any], tree: Node, stages: Sequence[Node]) -> dict[str, str]:
     """Where each dotted key's value comes from: `file:line`, `--set`, `env:NAME`, `chosen` or `default`."""
     found = {}
-    for path in _leaf_paths(plain):
-        inside_stage = path[0] == "stages" and len(path) > 2
+    for path, value in leaf_values(plain):
+        inside_stage = path[0] == "stages" and path[2:] != ("name",)
         where, below = (stages[int(path[1])], path[2:]) if inside_stage else (tree, path)
-        found[".".join(map(str, path))] = _origin(where, below)
+        found[".".join(map(str, path))] = _origin(where, below, value)
     return found
 
 
@@ -73,22 +73,23 @@ def unstructured(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _leaf_paths(data: Any, path: SpecPath = ()) -> Iterator[SpecPath]:
-    items = data.items() if isinstance(data, Mapping) else enumerate(data) if isinstance(data, list) else ()
-    empty = True
-    for part, item in items:
-        empty = False
-        yield from _leaf_paths(item, (*path, part))
-    if empty and path:
-        yield path
+def leaf_values(data: Any, path: SpecPath = ()) -> Iterator[tuple[SpecPath, Any]]:
+    """Every value that is no mapping and no list, or an empty one."""
+    if isinstance(data, Mapping) and data:
+        for key, item in data.items():
+            yield from leaf_values(item, (*path, key))
+    elif isinstance(data, list) and data:
+        for index, item in enumerate(data):
+            yield from leaf_values(item, (*path, index))
+    else:
+        yield path, data
 
 
-def _origin(tree: Node, path: SpecPath) -> str:
+def _origin(tree: Node, path: SpecPath, value: Any) -> str:
     node, missing = tree.nearest(path)
     section = section_at(path[:-1])
-    if section and section.auto and path[-1] == section.selector:
-        name = node.child(section.selector) if missing else node
-        if name is None or name.value == AUTO:
-            return "chosen"
+    if section and section.auto and path[-1] == section.selector and value not in (AUTO, node.value):
+        named = node.child(section.selector) if missing else None
+        return "chosen" if named is None or named.value == AUTO else named.provenance
     bare = section is not None and missing == (section.selector,) and isinstance(node.value, str)
     return node.provenance if bare or not missing else "default"

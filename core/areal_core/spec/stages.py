@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from areal_core.spec.findings import Report
+from areal_core.spec.forms import hints
 from areal_core.spec.merge import merge
 from areal_core.spec.model import Spec
 from areal_core.spec.node import UNKNOWN, Node, SpecPath, leaves
@@ -107,14 +108,12 @@ def refuse_idle_overrides(tree: Node, stages: list[StageTree], report: Report) -
 
 
 def _fixed() -> Iterator[SpecPath]:
-    from attrs import fields
-
     for section in fields(Spec):
         path: SpecPath = (section.name,)
         if path not in VARIES:
             yield path
         elif keys := VARIES[path]:
-            cls = section.default.factory
+            cls = hints(Spec)[section.name]
             yield from ((section.name, f.name) for f in fields(cls) if f.name not in keys)
 
 

@@ -13,8 +13,9 @@ cattrs reads the types that are not handled here.
 from __future__ import annotations
 
 import math
+import operator
 import os.path
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -32,11 +33,11 @@ from areal_core.spec.suggest import unknown_key_hint
 FAILED: Any = type("Failed", (), {"__repr__": lambda _: "FAILED"})()
 """In place of a value that is wrong or unknown; its field takes the default."""
 
-_BOUNDS = {
-    "ge": (lambda value, bound: value >= bound, "at least"),
-    "gt": (lambda value, bound: value > bound, "more than"),
-    "le": (lambda value, bound: value <= bound, "at most"),
-    "lt": (lambda value, bound: value < bound, "less than"),
+_BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
+    "ge": (operator.ge, "at least"),
+    "gt": (operator.gt, "more than"),
+    "le": (operator.le, "at most"),
+    "lt": (operator.lt, "less than"),
 }
 
 
@@ -69,6 +70,10 @@ class Structured:
     parts: Mapping[SpecPath, Part]
     blocks: Mapping[SpecPath, Any]
     failed: frozenset[SpecPath]
+
+    def part(self, *path: str | int) -> Part:
+        """The part at `path`; one without a component where the section itself is wrong."""
+        return self.parts.get(path) or Part("", "", path, path, written=True)
 
     def trusted(self, *paths: SpecPath) -> bool:
         """Whether nothing at, above or below these paths is wrong by itself."""
@@ -204,7 +209,7 @@ class _Walk:
             return self._section(data, section, path, written=True)
         if not isinstance(data, dict):
             return self._wrong_type(data, cls, path)
-        self._refuse_unknown(data, [f.alias for f in _fields(cls)], path)
+        self._refuse_unknown(data, list(_fields(cls)), path)
         values = self._values(data, cls, path)
         return values if values is FAILED else cls(**values)
 
@@ -230,7 +235,7 @@ class _Walk:
         descriptor = self.catalog.find(section.kind, name, (*path, section.selector))
         options = None
         if descriptor is not None:
-            valid = [*section.common, *(f.alias for f in _fields(descriptor.options))]
+            valid = [*section.common, *_fields(descriptor.options)]
             self._refuse_unknown(private, valid, path)
             options = self._options(private, descriptor.options, path, name, written or bool(private))
         self.parts[path] = Part(section.kind, name, path, path, written, descriptor, options, private)
@@ -264,12 +269,12 @@ class _Walk:
         elif not isinstance(data, dict):
             self._wrong_type(data, dict, where)
         elif options is not None:
-            self._refuse_unknown(data, [f.alias for f in _fields(options)], where)
+            self._refuse_unknown(data, list(_fields(options)), where)
             self.blocks[where] = self._options(data, options, where, name, written=True)
 
     def _options(self, data: dict[str, Any], cls: type[Any], path: SpecPath, name: str, written: bool) -> Any:
         """A component's options; None when they are wrong."""
-        required = [f.alias for f in _fields(cls) if f.default is NOTHING]
+        required = [key for key, f in _fields(cls).items() if f.default is NOTHING]
         if not written and required:
             message = f"the spec does not say which {_dotted(path)}: `{name}` needs `{'`, `'.join(required)}`"
             self.report.unavailable("incomplete", message, path, f"write {_dotted(path)}: {{type: {name}, ...}}")
@@ -284,27 +289,27 @@ class _Walk:
             self._failed(path, "bad-value", f"{_dotted(path)}: {text}")
             return None
 
-    def _values(self, data: dict[str, Any], cls: type[Any], path: SpecPath, skip: tuple[str, ...] = ()) -> Any:
+    def _values(self, data: dict[str, Any], cls: Any, path: SpecPath, skip: tuple[str, ...] = ()) -> Any:
         """Arguments for `cls`; FAILED when one that it cannot do without is missing or wrong."""
         values, complete = {}, True
         types = forms.hints(cls)
-        for f in _fields(cls):
-            if f.alias in skip:
+        for key, f in _fields(cls).items():
+            if key in skip:
                 continue
-            where = (*path, f.alias)
-            if f.alias in data:
-                found = self.value(data[f.alias], types[f.name], where, f.metadata)
+            where = (*path, key)
+            if key in data:
+                found = self.value(data[key], types[f.name], where, f.metadata)
             elif (section := section_at(where)) and f.default is not None:
                 found = self._section({}, section, where, written=False)
             elif (section := section_at((*where, 0))) and f.default:
                 found = self._default_list(f.default, section, where)
             elif f.default is NOTHING:
-                found = self._missing(f.alias, cls, path)
+                found = self._missing(key, cls, path)
             else:
                 continue
             complete = complete and not (found is FAILED and f.default is NOTHING)
             if found is not FAILED:
-                values[f.alias] = found
+                values[key] = found
         return values if complete else FAILED
 
     def _default_list(self, uses: tuple[Any, ...], section: Section, path: SpecPath) -> Any:
@@ -326,7 +331,7 @@ class _Walk:
         return self._failed(path, "bad-type", message, _type_hint(data, form))
 
     def _missing(self, key: str, cls: type[Any], path: SpecPath) -> Any:
-        doc = next((f.metadata.get("doc") for f in _fields(cls) if f.alias == key), None)
+        doc = _fields(cls)[key].metadata.get("doc")
         return self._failed((*path, key), "missing-key", f"{_dotted((*path, key))} is missing", doc)
 
     def _refuse_unknown(self, data: Mapping[str, Any], valid: list[str], path: SpecPath) -> None:
@@ -342,8 +347,9 @@ class _Walk:
         self.report.error("unknown-key", _dotted(where), where, hint, location)
 
 
-def _fields(cls: type[Any]) -> Iterator[Attribute[Any]]:
-    return (f for f in attrs.fields(cls) if f.init)
+def _fields(cls: type[Any]) -> dict[str, Attribute[Any]]:
+    """The fields of a class by their keys."""
+    return {f.alias or f.name: f for f in attrs.fields(cls) if f.init}
 
 
 def _dotted(path: SpecPath) -> str:

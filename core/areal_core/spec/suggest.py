@@ -34,11 +34,12 @@ def _all_keys() -> list[str]:
     return list(_keys(Spec, ""))
 
 
-def _keys(cls: type[Any], prefix: str) -> Iterator[str]:
+def _keys(cls: Any, prefix: str) -> Iterator[str]:
     for f in fields(cls):
         if f.name in PRIVATE:
             continue
         yield prefix + f.name
-        for member in (forms.hints(cls)[f.name], *forms.members(forms.hints(cls)[f.name])):
+        form = forms.hints(cls)[f.name]
+        for member in (form, *forms.members(form)):
             if has(member):
                 yield from _keys(member, f"{prefix}{f.name}.")
