@@ -171,13 +171,18 @@ class RunInfo:
 
 @frozen
 class RunSummary:
-    """How a run ended: `done`, `stopped` or `failed`, after how many steps, and with which scores."""
+    """How a run ended: `done`, `stopped` or `failed`, after how many steps, and with which scores.
+
+    `evaluations` are accuracies as `before/NAME` and `after/NAME` of an environment; `checkpoint` is
+    the last one written, a model directory; empty when there is none.
+    """
 
     outcome: str
     steps: int
     seconds: float
     evaluations: Mapping[str, float] = field(factory=dict)
     cause: str = ""
+    checkpoint: str = ""
 
 
 # --- model -----------------------------------------------------------------------------------------
@@ -504,7 +509,8 @@ class BatchArrays:
     Per trajectory [S]: `rewards` float64, `group` int64 (0..G-1), `truncated` bool.
     Per unit [T]: `trajectory` int64 (0..S-1), `mask` float64, `behaviour` float64 (log-probabilities),
     `lag` int64 (batch step minus version step; 0 where not drawn), and where the objective's
-    capabilities ask for them `reference` (log-probabilities) and `values` (critic) float64.
+    capabilities ask for them `reference` (log-probabilities) and `values` (the critic's, of the state
+    before the unit is drawn) float64.
     """
 
     step: int
@@ -525,6 +531,10 @@ class Targets:
 
     `advantages` a unit; `weights` a unit, already normalized over the whole batch, so that
     micro-batch losses simply add; `returns` for a critic. `metrics` go into the step's figures.
+
+    Where a batch is split by whole groups into several updates, advantages stay those of the batch and
+    a part's weights are multiplied by S / S_part, whatever the objective: the parts' losses, each
+    weighted by its share of the trajectories, average to the batch's.
     """
 
     advantages: np.ndarray

@@ -1,0 +1,1 @@
+"""For testing plugins alone, on a laptop: mocks of every component, and the conformance kit."""

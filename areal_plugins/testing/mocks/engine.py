@@ -1,0 +1,162 @@
+"""An engine whose tokens spell the version of its weights."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import numpy as np
+from attrs import define, field
+
+from areal_core.data import Completion, Finish, GenerateRequest, WeightVersion
+from areal_core.errors import ComponentError
+from areal_core.protocols import EngineContext, EngineStats, WeightSource
+from areal_core.workers.seeds import derive
+from areal_plugins.testing.mocks import EngineOptions, model
+
+_SPAN = float(1 << 63)
+_FIRST = 256
+
+
+def make(options: EngineOptions, context: EngineContext) -> MockEngine:
+    """The factory."""
+    return MockEngine(options, context)
+
+
+def spell(steps: int) -> int:
+    """The token that weights of `steps` steps draw; no byte, so that no prompt has it."""
+    return _FIRST + steps
+
+
+@define(eq=False)
+class _Running:
+    """A completion being drawn: stretches of tokens, each under one version."""
+
+    request: GenerateRequest
+    index: int
+    length: int
+    out: asyncio.Queue[Completion]
+    stretches: list[tuple[int, int, int]] = field(factory=list)
+    drawn: int = 0
+
+
+class MockEngine:
+    """Draws `max_concurrent` completions at a time, first come first served, each token in `token_seconds`."""
+
+    def __init__(self, options: EngineOptions, context: EngineContext) -> None:
+        self._options, self._context = options, context
+        self._places = asyncio.Semaphore(context.max_concurrent)
+        self._going = asyncio.Event()
+        self._going.set()
+        self._pausing = asyncio.Event()
+        self._held = model.read(context.model)
+        self._version = WeightVersion()
+        self._tasks: dict[asyncio.Task[None], _Running] = {}
+        self._tokens = 0
+        self._busy = 0.0
+        self._waiting = 0
+
+    async def start(self, version: WeightVersion) -> None:
+        self._version = version
+
+    async def generate(self, request: GenerateRequest) -> AsyncIterator[Completion]:
+        out: asyncio.Queue[Completion] = asyncio.Queue()
+        tasks = [self._begin(_Running(request, k, self._length(request, k), out)) for k in range(request.n)]
+        try:
+            for _ in range(request.n):
+                yield await out.get()
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def abort(self, ids: Sequence[str] | None = None) -> None:
+        for task, running in list(self._tasks.items()):
+            if ids is None or running.request.id in ids:
+                task.cancel()
+                running.out.put_nowait(self._completion(running, "abort"))
+
+    async def pause(self, keep: bool) -> None:
+        if not keep:
+            await asyncio.gather(*self._tasks)
+        self._going.clear()
+        self._pausing.set()
+        await asyncio.sleep(0)
+
+    async def resume(self) -> None:
+        self._pausing.clear()
+        self._going.set()
+
+    async def load_weights(self, source: WeightSource, version: WeightVersion) -> None:
+        await asyncio.sleep(self._options.load_seconds)
+        if not self._options.stale:
+            self._held = int(dict(source.tensors())["steps"][0])
+            if self._held != version.step:
+                raise ComponentError("engine/mock", f"load {version}", f"these are the weights of step {self._held}")
+        self._version = version
+
+    def stats(self) -> EngineStats:
+        return EngineStats(self._tokens, 0, self._busy, len(self._tasks) - self._waiting, self._waiting)
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _begin(self, running: _Running) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(self._draw(running))
+        self._tasks[task] = running
+        task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
+        return task
+
+    def _length(self, request: GenerateRequest, index: int) -> int:
+        """Log-uniform, from the stream `(seed, index)`."""
+        shortest, longest = self._options.shortest, self._options.longest
+        point = derive(request.seed, index) / _SPAN
+        length = int(shortest * (longest / shortest) ** point + 0.5)
+        return max(1, request.sampling.min_new_tokens, length)
+
+    async def _draw(self, running: _Running) -> None:
+        limit = running.request.sampling.max_new_tokens
+        target = min(running.length, limit)
+        self._waiting += 1
+        async with self._places:
+            self._waiting -= 1
+            while running.drawn < target:
+                await self._going.wait()
+                await self._stretch(running, target - running.drawn)
+        running.out.put_nowait(self._completion(running, "length" if running.length > limit else "stop"))
+
+    async def _stretch(self, running: _Running, wanted: int) -> None:
+        """Draw up to `wanted` tokens under the weights as they are, fewer when there is a pause meanwhile."""
+        each, clock = self._options.token_seconds, asyncio.get_running_loop().time
+        began, held, version = clock(), self._held, self._version
+        pausing = asyncio.ensure_future(self._pausing.wait())
+        try:
+            await asyncio.wait({pausing}, timeout=wanted * each)
+        finally:
+            pausing.cancel()
+        seconds = clock() - began
+        drawn = min(wanted, round(seconds / each)) if self._pausing.is_set() and each else wanted
+        running.stretches.append((drawn, held, version.code))
+        running.drawn += drawn
+        self._tokens += drawn
+        self._busy += seconds / self._context.max_concurrent
+
+    def _completion(self, running: _Running, finish: Finish) -> Completion:
+        counts = [count for count, _, _ in running.stretches]
+        helds = [held for _, held, _ in running.stretches]
+        codes = [code for _, _, code in running.stretches]
+        return Completion(
+            index=running.index,
+            tokens=np.repeat(np.array([spell(held) for held in helds], dtype=np.int32), counts),
+            logprobs=_logprobs(running),
+            versions=np.repeat(np.array(codes, dtype=np.int64), counts),
+            finish=finish,
+            text=str(helds[0]) if helds else "",
+        )
+
+
+def _logprobs(running: _Running) -> np.ndarray:
+    """Numbers that differ by request, member and place."""
+    start = derive(running.request.seed, running.index, 1) % 1000
+    made: np.ndarray = -((np.arange(running.drawn) + start) % 1000 + 1).astype(np.float32) / np.float32(1000.0)
+    return made

@@ -1,0 +1,85 @@
+"""Work beside the training loop, and the one way in which a run is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from areal_core.pipeline.condition import Condition
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """Work was given up because the run is to stop; `Stop.cause` says why."""
+
+
+class Stop:
+    """Whether the run is to stop at its next step, and the error that made it so (None: somebody asked)."""
+
+    def __init__(self, condition: Condition) -> None:
+        self._condition = condition
+        self.asked: str | None = None
+        self.cause: BaseException | None = None
+        self._racing: list[asyncio.Task[Any]] = []
+
+    def ask(self, reason: str, cause: BaseException | None = None) -> None:
+        """Stop. Only the first reason counts."""
+        if self.asked is not None:
+            return
+        self.asked, self.cause = reason, cause
+        for task in self._racing:
+            task.cancel()
+        self._condition.changed()
+
+    def fail(self, cause: BaseException) -> None:
+        """Stop because of an error."""
+        self.ask("failed", cause)
+
+    async def race(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` returns; raises `Stopped`, with `work` cancelled, once the run is to stop."""
+        if self.asked is not None:
+            work.close()
+            raise Stopped
+        task = asyncio.ensure_future(work)
+        self._racing.append(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if self.asked is not None and not (current and current.cancelling()):
+                raise Stopped from None
+            raise
+        finally:
+            self._racing.remove(task)
+
+
+class Background:
+    """Tasks that run beside the training loop; the first that raises stops the run with its error."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work`."""
+        task = asyncio.ensure_future(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    async def cancel(self) -> None:
+        """End all that still runs, and wait until it has ended."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, Stopped):
+            self._stop.fail(error)

@@ -1,0 +1,367 @@
+"""Runs an experiment from its first step or a checkpoint to its end, and leaves nothing behind but its files."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pluggy
+from attrs import evolve
+
+from areal_core.data import WeightVersion
+from areal_core.errors import ArealError, RunFailed
+from areal_core.pipeline import checkpoint
+from areal_core.pipeline.background import Background, Stop, Stopped
+from areal_core.pipeline.checkpoint import PipelineState
+from areal_core.pipeline.compose import Composition, StageProgram
+from areal_core.pipeline.condition import Condition
+from areal_core.pipeline.crew import Crew
+from areal_core.pipeline.dispatch import Dispatcher, Patience
+from areal_core.pipeline.evaluate import Evaluator, flat
+from areal_core.pipeline.events import Events
+from areal_core.pipeline.fleet import Supervisor
+from areal_core.pipeline.metrics import Tally
+from areal_core.pipeline.observers import Observers
+from areal_core.pipeline.run import Run, Watcher
+from areal_core.pipeline.rundir import RunDirectory
+from areal_core.pipeline.stopwatch import Stopwatch
+from areal_core.pipeline.trace import Trace
+from areal_core.pipeline.train import StageRun
+from areal_core.pipeline.weights import Weights
+from areal_core.protocols import Executor, ExecutorContext, RunInfo, RunSummary, Tracker, TrackerContext
+from areal_core.workers.build import build, make_ref
+
+OBSERVERS_GRACE = 30.0
+"""Seconds that observers and trackers get to finish once the run has ended."""
+
+
+class Controller:
+    """One run. Make it on the loop that runs it.
+
+    `resume` is a checkpoint to go on from, `warm_start` a model directory to begin with instead of
+    the spec's model. `provenance` goes into the run directory.
+    """
+
+    def __init__(
+        self,
+        composition: Composition,
+        watcher: Watcher,
+        hooks: pluggy.PluginManager | None = None,
+        resume: Path | None = None,
+        warm_start: Path | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._composition, self._resume, self._warm_start = composition, resume, warm_start
+        state = PipelineState() if resume is None else checkpoint.read(resume, composition.identity())
+        self._state = state if resume is None else evolve(state, incarnation=state.incarnation + 1)
+        self._run = _open(composition, self._state, watcher, hooks, provenance or {})
+        self._executor = _executor(composition)
+        supervision = composition.experiment.stages[0].spec.supervision
+        self._timeout = supervision.rollout_timeout
+        run = self._run
+        self._supervisor = Supervisor(
+            self._executor, run.background, run.condition, run.events, run.observers.failed, supervision.max_restarts
+        )
+        self._crew = Crew(composition, self._executor, self._supervisor)
+        self._weights = Weights(
+            self._crew.trainer, self._crew.engines, composition.route, run.background, run.condition, run.events,
+            run.trace, self._committed,
+        )  # fmt: skip
+        self._dispatcher = Dispatcher(
+            self._crew.engines,
+            self._crew.rollouts,
+            lambda: self._weights.swapping,
+            run.condition,
+            run.events,
+            Patience(
+                supervision.task_retries,
+                supervision.max_restarts + supervision.task_retries,
+                supervision.max_failed_share,
+            ),
+        )
+        self._evaluator = Evaluator(run, self._dispatcher, len(composition.engines) * composition.slots, self._timeout)
+        self._stopwatch = Stopwatch(run, self._crew, self._weights, composition.steps)
+        self._stage: StageRun | None = None
+        self._evaluation: asyncio.Task[None] | None = None
+        self._saved: Path | None = resume
+
+    def stop(self, reason: str) -> None:
+        """End after the step that is being trained, with a checkpoint."""
+        self._run.events.add("stop", f"stopping: {reason}", "info", reason=reason)
+        self._run.stop.ask(reason)
+
+    async def run(self) -> RunSummary:
+        """How the run ended: `done`, or `stopped` when `stop` was called.
+
+        Raises:
+            RunFailed: it ended early; what was computed is in the run directory.
+
+        """
+        try:
+            await self._attempt()
+            if self._run.stop.asked is not None:
+                await self._save_what_there_is()
+            return self._conclude()
+        except asyncio.CancelledError:
+            self._crew.kill()
+            raise
+        finally:
+            await self._close()
+
+    async def _attempt(self) -> None:
+        """Everything up to the last step; whatever goes wrong on the way stops the run as its cause."""
+        try:
+            await self._start()
+            for program in self._composition.stages:
+                if self._state.step < program.last:
+                    await self._run_stage(program)
+            await self._finish()
+        except Stopped:
+            pass
+        except Exception as error:
+            self._run.stop.fail(error)
+
+    async def _start(self) -> None:
+        run, state = self._run, self._state
+        run.watcher.phase("starting workers")
+        version = WeightVersion(state.incarnation, state.step)
+        model = None if self._warm_start is None else str(self._warm_start)
+        await run.stop.race(self._crew.start(version, self._weights.join, model))
+        run.observers.started()
+
+    async def _run_stage(self, program: StageProgram) -> None:
+        run = self._run
+        run.watcher.phase(f"stage {program.name}")
+        await run.stop.race(self._begin_stage(program))
+        if program.evaluation.before and self._state.step == 0:
+            await run.stop.race(self._evaluate(program, 0))
+        await self._enter(program)
+        while self._now.step < program.last:
+            await self._now.advance()
+            await self._between_steps(program)
+        self._now.discard("end of stage")
+        await self._now.close("end of stage")
+        await run.stop.race(self._now.catch_up())
+        self._state = evolve(self._now.state(), buffered=(), under_way=())
+
+    async def _begin_stage(self, program: StageProgram) -> None:
+        """Bring trainer, rollout workers and engines to where the stage begins, or goes on."""
+        state, trainer = self._state, self._crew.trainer
+        await trainer.call("begin_stage", program.order)
+        if self._resume is not None and state.stage == program.name:
+            await trainer.call("load_state", str(checkpoint.trainer_state(self._resume)))
+        await self._crew.begin(program)
+        version = WeightVersion(state.incarnation, state.step)
+        if self._weights.version != version:
+            await self._weights.publish(version)
+            await self._weights.settled()
+
+    async def _enter(self, program: StageProgram) -> None:
+        """Take up the stage where the state says."""
+        sources = await self._crew.sources("train")
+        self._stage = StageRun(
+            self._run, self._crew, self._weights, self._dispatcher, self._stopwatch, program, sources, self._state,
+            self._timeout,
+        )  # fmt: skip
+        self._stage.begin()
+
+    async def _between_steps(self, program: StageProgram) -> None:
+        step, every = self._now.step, program.evaluation.every
+        ends = step == self._composition.steps
+        if every and step % every == 0 and not (ends and program.evaluation.after):
+            await self._evaluate_beside(program, step)
+        saves = self._composition.experiment.stages[0].spec.checkpoint.every
+        if saves and step % saves == 0 and not ends:
+            await self._checkpoint(program)
+
+    async def _checkpoint(self, program: StageProgram) -> None:
+        """Save while rollouts go on. A debug run comes to rest first, and goes on as a resumed one would."""
+        if not self._composition.debug:
+            await self._save(self._now.state())
+            return
+        await self._rest()
+        self._state = self._now.state()
+        await self._save(self._state)
+        await self._now.close("checkpoint")
+        if self._now.step < program.last:
+            await self._enter(program)
+
+    async def _rest(self) -> None:
+        await self._run.stop.race(self._now.catch_up())
+        await self._now.drain()
+        await self._run.stop.race(self._beside())
+
+    async def _beside(self) -> None:
+        """Return once what runs beside the training loop is done."""
+        if self._evaluation is not None:
+            await self._evaluation
+        await self._stopwatch.idle()
+
+    async def _evaluate_beside(self, program: StageProgram, step: int) -> None:
+        if self._evaluation is not None and not self._evaluation.done():
+            text = f"the evaluation after step {step} is left out: the one before still runs"
+            self._run.events.add("no-evaluation", text)
+            return
+        if program.mode != "generate":
+            await self._run.stop.race(self._now.catch_up())
+        self._evaluation = self._run.background.spawn(self._evaluate(program, step))
+
+    async def _evaluate(self, program: StageProgram, step: int) -> None:
+        sources = await self._crew.sources(program.evaluation.split)
+        report = await self._evaluator.run(program, sources, step)
+        if report is not None:
+            self._state = evolve(self._state, scores=(*self._state.scores, (step, flat(report))))
+
+    async def _finish(self) -> None:
+        """After the last step: save, and see what came of it."""
+        program = self._composition.stages[-1]
+        await self._run.stop.race(self._beside())
+        await self._save(self._state)
+        if program.evaluation.after:
+            self._run.watcher.phase("evaluating")
+            await self._run.stop.race(self._evaluate(program, self._state.step))
+
+    async def _save(self, state: PipelineState) -> None:
+        run, experiment = self._run, self._composition.experiment
+        began, keep = run.trace.now(), experiment.stages[0].spec.checkpoint.keep
+        state = evolve(state, scores=self._state.scores)
+        self._saved = await checkpoint.save(
+            run.directory.checkpoints, self._crew.trainer, state, self._composition.identity(), keep
+        )
+        run.trace.span("checkpoint", "trainer", began, step=state.step)
+
+    async def _save_what_there_is(self) -> None:
+        """A checkpoint of a run that ends early, if its trainer lives and is between two steps."""
+        if self._stage is None or not self._crew.trains:
+            return
+        state, sound = self._stage.state(), self._stage.sound
+        await self._stage.close("stopped")
+        if not sound:
+            return
+        self._run.watcher.phase("saving a checkpoint")
+        try:
+            await self._save(state)
+        except (ArealError, OSError) as error:
+            self._run.events.add("no-checkpoint", f"the last checkpoint could not be written: {error}", "error")
+
+    @property
+    def _now(self) -> StageRun:
+        assert self._stage is not None
+        return self._stage
+
+    def _committed(self, version: WeightVersion) -> None:
+        if self._stage is not None:
+            self._stage.committed(version)
+        self._run.observers.published(version)
+
+    def _conclude(self) -> RunSummary:
+        stop = self._run.stop
+        outcome = "done" if stop.asked is None else "failed" if stop.cause is not None else "stopped"
+        summary = RunSummary(
+            outcome=outcome,
+            steps=self._run.events.step,
+            seconds=self._run.trace.elapsed,
+            evaluations=_first_and_last(self._state),
+            cause=str(stop.cause or stop.asked or ""),
+            checkpoint=str(self._saved or ""),
+        )
+        self._run.observers.finished(summary)
+        if stop.cause is None:
+            return summary
+        self._run.events.add("run-failed", summary.cause, "error")
+        folder, command = str(self._composition.folder), self.resume_command()
+        raise RunFailed(_text(stop.cause), folder, command) from stop.cause
+
+    def resume_command(self) -> str:
+        """What continues this run; empty while there is nothing to continue from."""
+        if self._saved is None:
+            return ""
+        experiment = self._composition.experiment
+        words = ["areal-plugins", "run", *experiment.sources[:1]]
+        for override in experiment.overrides:
+            words += ["--set", override]
+        return shlex.join([*words, "--resume", str(self._composition.folder)])
+
+    async def _close(self) -> None:
+        run = self._run
+        await run.background.cancel()
+        await self._executor.close()
+        await asyncio.to_thread(run.observers.close, OBSERVERS_GRACE)
+        run.trace.close()
+        run.directory.close()
+
+
+def _open(
+    composition: Composition,
+    state: PipelineState,
+    watcher: Watcher,
+    hooks: pluggy.PluginManager | None,
+    provenance: Mapping[str, Any],
+) -> Run:
+    """The run directory and all that is shared."""
+    experiment, loop = composition.experiment, asyncio.get_running_loop()
+    directory = RunDirectory(composition.folder, state.step)
+    directory.describe(experiment.resolved, provenance)
+    trace = Trace(loop.time, composition.folder / "trace.json", state.elapsed)
+    events = Events(lambda event: directory.event(event, trace.elapsed), watcher.happened)
+    events.step = state.step
+    info = RunInfo(experiment.name, composition.folder, experiment.seed, experiment.resolved)
+
+    def report(observer: str, problem: str) -> None:
+        loop.call_soon_threadsafe(_add_observer_event, events, observer, problem)
+
+    trackers = [(f"tracker/{t.name}", _tracker(t, composition, info)) for t in experiment.trackers]
+    condition = Condition()
+    stop = Stop(condition)
+    return Run(
+        info=info,
+        directory=directory,
+        condition=condition,
+        stop=stop,
+        background=Background(stop),
+        events=events,
+        observers=Observers(info, hooks, trackers, report, inline=composition.debug),
+        trace=trace,
+        watcher=watcher,
+        tally=Tally(evolve(state.totals)),
+    )
+
+
+def _add_observer_event(events: Events, observer: str, problem: str) -> None:
+    events.add("observer-failed", f"{observer}: {problem}", observer=observer)
+
+
+def _tracker(selected: Any, composition: Composition, info: RunInfo) -> Tracker:
+    tracker: Tracker = build(make_ref(selected, composition.experiment.files), TrackerContext(info))
+    return tracker
+
+
+def _executor(composition: Composition) -> Executor:
+    experiment = composition.experiment
+    context = ExecutorContext(
+        run_id=composition.folder.name,
+        logs=composition.folder / "logs",
+        files=experiment.files,
+        heartbeat=experiment.stages[0].spec.supervision.heartbeat_timeout,
+    )
+    executor: Executor = build(make_ref(experiment.executor, experiment.files), context)
+    return executor
+
+
+def _first_and_last(state: PipelineState) -> dict[str, float]:
+    """`before/NAME` and `after/NAME`: every environment's accuracy in its first and its last evaluation."""
+    found: dict[str, float] = {}
+    for _, figures in state.scores:
+        for key, value in figures.items():
+            name, _, figure = key.rpartition("/")
+            if figure == "accuracy":
+                found.setdefault(f"before/{name}", value)
+                found[f"after/{name}"] = value
+    return found
+
+
+def _text(error: BaseException) -> str:
+    return str(error) if isinstance(error, ArealError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,93 @@
+"""A run's workers by what they do: how each is made fit to serve, at the start and after a restart."""
+
+from __future__ import annotations
+
+from areal_core.data import WeightVersion
+from areal_core.pipeline.compose import Composition, StageProgram
+from areal_core.pipeline.fleet import Bring, Pool, Seat, Supervisor, together
+from areal_core.pipeline.tasks import Source
+from areal_core.protocols import Executor
+from areal_core.workers.group import WorkerGroup
+
+
+class Crew:
+    """The trainer's ranks, the engines and the rollout workers."""
+
+    def __init__(self, composition: Composition, executor: Executor, supervisor: Supervisor) -> None:
+        self._composition, self._supervisor = composition, supervisor
+        self.trainer = WorkerGroup("trainer", executor, composition.trainers)
+        self.engines = Pool(composition.engines)
+        self.rollouts = Pool(composition.rollouts)
+        self.trains = False
+        self._directory = ""
+        self._program = composition.stages[0]
+
+    @property
+    def slots(self) -> int:
+        """Completions that the engines which serve work on at once."""
+        return len(self.engines.ready) * self._composition.slots
+
+    async def start(self, version: WeightVersion, join: Bring, model: str | None) -> None:
+        """Start everyone at the same time; `model` is a directory to use instead of the spec's model.
+
+        `join` lets an engine that is set up serve; it is called again for one that was restarted.
+        """
+        await together([self.trainer.start(), self._supervisor.start([*self.engines.seats, *self.rollouts.seats])])
+        self._supervisor.require(self.trainer)
+        self._directory = model or await self.trainer.ranks[0].call("materialize", self._composition.model)
+        await together([self._bring_trainer(), self._bring_others(version, join)])
+
+    async def start_engines(self, version: WeightVersion, join: Bring, model: str) -> None:
+        """Start engines and rollout workers alone, on the model in the directory `model`."""
+        await self._supervisor.start([*self.engines.seats, *self.rollouts.seats])
+        self._directory = model
+        await self._bring_others(version, join)
+
+    async def begin(self, program: StageProgram) -> None:
+        """Give the rollout workers the environments of the next stage; nothing may be under way."""
+        if program.environments != self._program.environments:
+            self._program = program
+            await together([self._bring_rollout(seat) for seat in self.rollouts.ready])
+        self._program = program
+
+    async def sources(self, split: str) -> list[Source]:
+        """The stage's environments with the sizes of their `split`."""
+        worker = self.rollouts.lightest().worker
+        return [
+            Source(name, weight, await worker.call("size", name, split))
+            for name, weight in self._program.weights.items()
+        ]
+
+    def kill(self) -> None:
+        """End everyone now."""
+        for worker in (self.trainer, *(seat.held for seat in (*self.engines.seats, *self.rollouts.seats))):
+            if worker is not None:
+                worker.kill()
+
+    async def _bring_trainer(self) -> None:
+        plans = self._composition.trainer_plans(self._directory)
+        await together([rank.call("setup", plan) for rank, plan in zip(self.trainer.ranks, plans, strict=True)])
+        self.trains = True
+
+    async def _bring_others(self, version: WeightVersion, join: Bring) -> None:
+        async def bring_engine(seat: Seat) -> None:
+            await seat.worker.call("setup", self._composition.engine_plan(seat.spec, self._directory, version))
+            await join(seat)
+
+        await together(
+            [
+                *(bring_engine(seat) for seat in self.engines.seats),
+                *(self._bring_rollout(seat) for seat in self.rollouts.seats),
+            ]
+        )
+        for seat in self.engines.seats:
+            self._supervisor.keep(seat, bring_engine)
+        for seat in self.rollouts.seats:
+            self._supervisor.keep(seat, self._bring_rollout)
+
+    async def _bring_rollout(self, seat: Seat) -> None:
+        program = None
+        while program is not self._program:  # a stage may begin meanwhile
+            program = self._program
+            await seat.worker.call("setup", self._composition.rollout_plan(self._directory, program))
+        seat.ready = True

@@ -1,0 +1,152 @@
+"""Has one group rolled out: which worker and engine, and what to do when it fails."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from attrs import evolve, frozen
+
+from areal_core.errors import ArealError, RemoteError, WorkerLost
+from areal_core.pipeline.condition import Condition
+from areal_core.pipeline.events import Events
+from areal_core.pipeline.fleet import Pool, Seat
+from areal_core.protocols import Worker
+from areal_core.workers.plans import GroupOrder, GroupResult
+
+WINDOW = 50
+"""The recent groups among which the failed are counted."""
+
+_NOBODYS_FAULT = ("WorkerLost", "GenerationAborted")
+
+
+class GroupFailed(Exception):
+    """A group failed for good; `fatal`: the run must not go on, because of `cause`."""
+
+    def __init__(self, cause: ArealError, fatal: ArealError | None) -> None:
+        super().__init__(cause, fatal)
+        self.cause, self.fatal = cause, fatal
+
+
+class TooManyFailed(ArealError):
+    """More of the recent groups failed than the spec allows; `last` is the latest failure."""
+
+    def __init__(self, failed: int, last: ArealError) -> None:
+        super().__init__(failed, last)
+        self.failed, self.last = failed, last
+
+    def __str__(self) -> str:
+        return f"{self.failed} of the last {WINDOW} groups failed, more than supervision.max_failed_share: {self.last}"
+
+
+@frozen
+class Patience:
+    """`retries` of a group whose rollout raises; `losses` of workers that it survives; the share that may fail."""
+
+    retries: int
+    losses: int
+    max_failed_share: float
+
+
+class Dispatcher:
+    """Sends orders to the lightest rollout worker, against the lightest engine, while `swapping` is False."""
+
+    def __init__(
+        self,
+        engines: Pool,
+        rollouts: Pool,
+        swapping: Callable[[], bool],
+        condition: Condition,
+        events: Events,
+        patience: Patience,
+    ) -> None:
+        self._engines, self._rollouts, self._swapping = engines, rollouts, swapping
+        self._condition, self._events, self._patience = condition, events, patience
+        self._recent: deque[bool] = deque(maxlen=WINDOW)
+
+    def can(self, mode: str = "generate") -> bool:
+        """Whether an order would be sent at once."""
+        if not self._rollouts.ready:
+            return False
+        return mode != "generate" or (bool(self._engines.ready) and not self._swapping())
+
+    async def run(self, order: GroupOrder, again: Callable[[], None] = lambda: None) -> GroupResult:
+        """The group, scored. `again` is called before the whole group is rolled out another time.
+
+        Raises:
+            GroupFailed: it was tried often enough.
+
+        """
+        failures = losses = 0
+        while True:
+            await self._condition.until(lambda: self.can(order.mode))
+            if failures or losses:
+                again()
+            try:
+                result = await self._send(order)
+            except (RemoteError, WorkerLost) as error:
+                lost = _is_loss(error)
+                failures, losses = failures + (not lost), losses + lost
+                if self._gives_up(error, failures, losses):
+                    raise self._failed(order, error) from error
+                self._report(order, error, "again")
+            else:
+                self._recent.append(False)
+                return result
+
+    async def _send(self, order: GroupOrder) -> GroupResult:
+        host, count = self._rollouts.lightest(), len(order.members)
+        with host.carrying(count) as worker:
+            try:
+                if order.mode != "generate":
+                    return cast(GroupResult, await worker.call("run_group", order))
+                return await self._generate(order, worker)
+            except WorkerLost:
+                host.lose(worker)
+                raise
+
+    async def _generate(self, order: GroupOrder, worker: Worker) -> GroupResult:
+        seat = self._engines.lightest()
+        with seat.carrying(len(order.members)) as engine:
+            try:
+                return cast(GroupResult, await worker.call("run_group", evolve(order, engine=engine.address)))
+            except RemoteError as error:
+                if error.error.type == "WorkerLost":
+                    await _probe(seat, engine)
+                raise
+
+    def _gives_up(self, error: RemoteError | WorkerLost, failures: int, losses: int) -> bool:
+        return failures > self._patience.retries or losses > self._patience.losses or _is_input(error)
+
+    def _failed(self, order: GroupOrder, error: RemoteError | WorkerLost) -> GroupFailed:
+        self._recent.append(True)
+        self._report(order, error, "given up")
+        failed = sum(self._recent)
+        if _is_input(error):
+            return GroupFailed(error, error)
+        too_many = failed > self._patience.max_failed_share * WINDOW
+        return GroupFailed(error, TooManyFailed(failed, error) if too_many else None)
+
+    def _report(self, order: GroupOrder, error: ArealError, outcome: str) -> None:
+        kind = "group-failed" if outcome == "given up" else "group-retried"
+        text = f"{order.task}, {outcome}: {error}"
+        self._events.add(kind, text, task=str(order.task), sequence=order.sequence, error=str(error))
+
+
+async def _probe(seat: Seat, engine: Worker) -> None:
+    """Find out whether an engine that a rollout worker could not reach is gone, before it is given more work."""
+    try:
+        await engine.call("version")
+    except (RemoteError, WorkerLost):
+        seat.lose(engine)
+
+
+def _is_loss(error: RemoteError | WorkerLost) -> bool:
+    """Whether a worker went away under the group, which is no failure of the group."""
+    return isinstance(error, WorkerLost) or error.error.type in _NOBODYS_FAULT
+
+
+def _is_input(error: RemoteError | WorkerLost) -> bool:
+    """Whether what the user gave is wrong, so that no repetition helps."""
+    return isinstance(error, RemoteError) and error.error.exit_code == 2

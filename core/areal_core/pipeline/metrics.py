@@ -1,0 +1,147 @@
+"""The figures of a step: what was in its batch, what was dropped meanwhile, and alarms on both."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from attrs import asdict, define, field
+
+from areal_core.data import NO_VERSION, Batch, Trajectory, TrajectoryGroup, WeightVersion
+from areal_core.pipeline.events import Events
+
+MISMATCH_ALARM = 0.1
+"""Mean |trainer - engine| log-probability of the same tokens under one version; rounding stays far below it."""
+
+LAG_ALARM = 0.9
+"""Mean lag, as a share of the staleness allowed, above which generation runs needlessly far ahead."""
+
+
+@define
+class Totals:
+    """Units drawn and trained on since the run began; survive a resume."""
+
+    generated: int = 0
+    trained: int = 0
+
+    @property
+    def utilization(self) -> float:
+        """Sample utilization: trained over generated, of what has been either trained on or given up."""
+        return self.trained / self.generated if self.generated else 1.0
+
+
+@define
+class Dropped:
+    """Groups given up for one cause since the last step."""
+
+    groups: int = 0
+    trajectories: int = 0
+    units: int = 0
+    longest: int = 0
+
+    def add(self, group: TrajectoryGroup | None, members: int) -> None:
+        """One more; `group` None when it was not finished."""
+        self.groups += 1
+        self.trajectories += members
+        lengths = [trajectory.trained_units for trajectory in group] if group else [0]
+        self.units += sum(lengths)
+        self.longest = max(self.longest, *lengths)
+
+
+@define
+class Tally:
+    """What the pipeline counts between two steps, and over the run."""
+
+    totals: Totals = field(factory=Totals)
+    dropped: defaultdict[str, Dropped] = field(factory=lambda: defaultdict(Dropped))
+
+    def collected(self, group: TrajectoryGroup) -> None:
+        """A group came back from its rollout."""
+        self.totals.generated += sum(trajectory.trained_units for trajectory in group)
+
+    def drop(self, cause: str, members: int, group: TrajectoryGroup | None = None) -> None:
+        """A group will not be trained on."""
+        self.dropped[cause].add(group, members)
+
+    def flush(self, events: Events) -> dict[str, float]:
+        """The drops since the last call as figures, each cause an event, and forgotten."""
+        figures = {f"dropped/{cause}": float(dropped.trajectories) for cause, dropped in self.dropped.items()}
+        for cause, dropped in self.dropped.items():
+            text = f"{dropped.groups} groups dropped: {cause} ({dropped.units} tokens, longest {dropped.longest})"
+            events.add("dropped", text, "info", cause=cause, **asdict(dropped))
+        self.dropped.clear()
+        return figures
+
+
+def batch_metrics(batch: Batch) -> dict[str, float]:
+    """Rewards in all and by environment, lag and length of what the batch trains on."""
+    trajectories = batch.trajectories
+    lengths = np.array([trajectory.trained_units for trajectory in trajectories], dtype=np.int64)
+    figures = {
+        "reward": _mean(trajectory.reward for trajectory in trajectories),
+        **_rewards_by_environment(batch),
+        **_lags(batch.step, trajectories),
+        "length/mean": float(lengths.mean()),
+        "length/max": float(lengths.max()),
+        "truncated": _mean(trajectory.finish == "length" for trajectory in trajectories),
+    }
+    return figures | _parts(trajectories)
+
+
+def _rewards_by_environment(batch: Batch) -> dict[str, float]:
+    rewards: defaultdict[str, list[float]] = defaultdict(list)
+    for group in batch.groups:
+        rewards[group.task.environment].extend(trajectory.reward for trajectory in group)
+    return {f"reward/{name}": _mean(values) for name, values in sorted(rewards.items())}
+
+
+def _lags(step: int, trajectories: Iterable[Trajectory]) -> dict[str, float]:
+    """Mean over the drawn units, and the largest, of the batch's step less the version's."""
+    versions = np.concatenate([t.columns["versions"][t.columns["mask"].astype(bool)] for t in trajectories])
+    drawn, counts = np.unique(versions[versions != NO_VERSION], return_counts=True)
+    if not drawn.size:
+        return {"lag/mean": 0.0, "lag/max": 0.0}
+    lags = step - np.array([WeightVersion.from_code(int(code)).step for code in drawn])
+    return {"lag/mean": float((lags * counts).sum() / counts.sum()), "lag/max": float(lags.max())}
+
+
+def _parts(trajectories: Iterable[Trajectory]) -> dict[str, float]:
+    """The named ingredients of the rewards, each over the trajectories that have it."""
+    parts: defaultdict[str, list[float]] = defaultdict(list)
+    for trajectory in trajectories:
+        for name, value in trajectory.scores.items():
+            parts[name].append(value)
+    return {f"score/{name}": _mean(values) for name, values in sorted(parts.items())}
+
+
+def _mean(values: Iterable[float]) -> float:
+    """Summed in order, so that it is the same on every machine."""
+    listed = [float(value) for value in values]
+    return sum(listed) / len(listed)
+
+
+class Alarm:
+    """An event when a figure rises above its limit, and not again until it has been below."""
+
+    def __init__(self, events: Events, name: str, limit: float, text: str) -> None:
+        self._events, self._name, self._limit, self._text = events, name, limit, text
+        self._raised = False
+
+    def watch(self, metrics: Mapping[str, Any]) -> None:
+        """Look at one step's figures."""
+        value = metrics.get(self._name, 0.0)
+        if value > self._limit and not self._raised:
+            text = f"{self._name} is {value:.3g}, above {self._limit:.3g}: {self._text}"
+            self._events.add("alarm", text, figure=self._name, value=value, limit=self._limit)
+        self._raised = value > self._limit
+
+
+def alarms(events: Events, max_staleness: int) -> list[Callable[[Mapping[str, Any]], None]]:
+    """What watches every step of a stage."""
+    found = [Alarm(events, "mismatch", MISMATCH_ALARM, "the engine and the trainer disagree about the same tokens")]
+    if max_staleness:
+        text = "generation runs as far ahead as it may; a smaller max_staleness would be as fast"
+        found.append(Alarm(events, "lag/mean", LAG_ALARM * max_staleness, text))
+    return [alarm.watch for alarm in found]

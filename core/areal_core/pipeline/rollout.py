@@ -1,0 +1,151 @@
+"""Admits groups in order of submission, for as long as the bound has room, and collects them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from attrs import frozen
+
+from areal_core.data import TaskRef
+from areal_core.errors import ComponentError
+from areal_core.pipeline.buffer import Buffer
+from areal_core.pipeline.compose import StageProgram
+from areal_core.pipeline.dispatch import Dispatcher, GroupFailed
+from areal_core.pipeline.occupancy import Occupancy
+from areal_core.pipeline.run import Run
+from areal_core.pipeline.staleness import Ledger
+from areal_core.pipeline.tasks import TaskSampler, rollout_seed
+from areal_core.workers.plans import GroupOrder, GroupResult
+
+STARVED = 100
+"""Batches' worth of groups that may be filtered out in a row."""
+
+
+@frozen
+class _Rolling:
+    """A group under way."""
+
+    task: TaskRef
+    work: asyncio.Task[None]
+
+
+class Rollouts:
+    """The groups of one stage that are under way. `slots` tells how many completions the engines work on now."""
+
+    def __init__(
+        self,
+        run: Run,
+        program: StageProgram,
+        dispatcher: Dispatcher,
+        sampler: TaskSampler,
+        ledger: Ledger,
+        buffer: Buffer,
+        slots: Callable[[], int],
+        timeout: float | None,
+    ) -> None:
+        self._run, self._program, self._dispatcher = run, program, dispatcher
+        self._sampler, self._ledger, self._buffer = sampler, ledger, buffer
+        self._slots, self._timeout = slots, timeout
+        self._occupancy = Occupancy(program.group_size)
+        self._members = tuple(range(program.group_size))
+        self._rolling: dict[int, _Rolling] = {}
+        self._filtered = 0
+        self._admits = True
+
+    @property
+    def under_way(self) -> tuple[tuple[int, TaskRef], ...]:
+        """By place in the order of submission."""
+        return tuple((sequence, self._rolling[sequence].task) for sequence in sorted(self._rolling))
+
+    def restart(self, sequence: int, task: TaskRef) -> None:
+        """Roll out anew what was under way when the checkpoint was written."""
+        self._launch(sequence, task)
+
+    async def admit(self) -> None:
+        """Admit groups until cancelled."""
+        while True:
+            await self._run.condition.until(self._may_admit)
+            self._launch(*self._sampler.draw())
+
+    async def drain(self) -> None:
+        """Admit nothing more, and return once nothing is under way."""
+        self._admits = False
+        await self._run.condition.until(lambda: not self._rolling)
+
+    async def cancel(self, cause: str) -> None:
+        """End what is under way, and count it as dropped."""
+        rolling = list(self._rolling.values())
+        for entry in rolling:
+            entry.work.cancel()
+        await asyncio.gather(*(entry.work for entry in rolling), return_exceptions=True)
+        for sequence in list(self._rolling):
+            self._drop(sequence, cause)
+
+    def _may_admit(self) -> bool:
+        return self._admits and self._ledger.room() and len(self._rolling) < self._limit() and self._can_send()
+
+    def _can_send(self) -> bool:
+        return self._dispatcher.can(self._program.mode)
+
+    def _limit(self) -> float:
+        size = self._program.pipeline.queue_size
+        if size != "auto":
+            return size
+        return self._occupancy.groups(self._slots()) if self._program.mode == "generate" else float("inf")
+
+    def _launch(self, sequence: int, task: TaskRef) -> None:
+        self._count(sequence)
+        order = GroupOrder(
+            sequence=sequence,
+            task=task,
+            members=self._members,
+            sampling=self._program.sampling,
+            seed=rollout_seed(self._run.info.seed, sequence),
+            mode=self._program.mode,
+            timeout=self._timeout,
+        )
+        self._rolling[sequence] = _Rolling(task, self._run.background.spawn(self._roll(order)))
+
+    def _count(self, sequence: int) -> None:
+        self._ledger.admit(sequence, ages=self._program.mode == "generate")
+
+    async def _roll(self, order: GroupOrder) -> None:
+        began = self._run.trace.now()
+        try:
+            result = await self._dispatcher.run(order, again=partial(self._count, order.sequence))
+        except GroupFailed as failure:
+            self._drop(order.sequence, "failed")
+            if failure.fatal is not None:
+                raise failure.fatal from failure
+        else:
+            seconds = self._run.trace.overlapping("group", "rollout", order.sequence, began, task=str(order.task))
+            self._occupancy.add(seconds, result.reward_seconds)
+            self._collect(result)
+        finally:
+            self._run.condition.changed()
+
+    def _collect(self, result: GroupResult) -> None:
+        group = result.group
+        self._run.tally.collected(group)
+        if self._program.filter is not None and not self._program.filter.keep(group.rewards):
+            self._drop(group.sequence, "filtered", result)
+            self._starve()
+            return
+        self._filtered = 0
+        del self._rolling[group.sequence]
+        self._buffer.add(group)
+        self._run.observers.collected(group)
+
+    def _starve(self) -> None:
+        """One more group in a row was filtered out; a task set that never yields a kept one ends the run."""
+        self._filtered += 1
+        if self._filtered >= STARVED * self._ledger.bound.groups:
+            problem = f"not one of {self._filtered} groups in a row was worth training on: all their rewards are equal"
+            raise ComponentError(f"objective/{self._program.order.objective.name}", "dynamic sampling", problem)
+
+    def _drop(self, sequence: int, cause: str, result: GroupResult | None = None) -> None:
+        del self._rolling[sequence]
+        self._ledger.drop(sequence)
+        self._run.tally.drop(cause, len(self._members), result.group if result else None)

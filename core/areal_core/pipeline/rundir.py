@@ -1,0 +1,202 @@
+"""The files of a run directory that grow line by line, and the two that say what the run is.
+
+`metrics.jsonl`, `evaluations.jsonl` and `trajectories/` hold what a rerun must repeat, so no times;
+`timings.jsonl` and `events.jsonl` hold the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import asdict
+
+from areal_core.data import Batch, Trajectory, TrajectoryGroup
+from areal_core.pipeline.events import Event
+
+STEPS_A_FILE = 100
+"""Steps that share a file of trajectories."""
+
+_SECRET = re.compile(
+    r"(^|_|-)(api_?key|secret|passw(or)?d|credentials?|auth|((access|api|auth|bearer)_?)?token)$", re.IGNORECASE
+)
+
+
+class RunDirectory:
+    """Where a run is written. A run that goes on from step `step` forgets what came after it."""
+
+    def __init__(self, path: Path, step: int = 0) -> None:
+        self.path = path
+        for folder in ("checkpoints", "logs", "trajectories"):
+            (path / folder).mkdir(parents=True, exist_ok=True)
+        self.metrics = Lines(path / "metrics.jsonl", step)
+        self.timings = Lines(path / "timings.jsonl", step)
+        self.evaluations = Lines(path / "evaluations.jsonl", step)
+        self.events = Lines(path / "events.jsonl")
+        self._trajectories: Lines | None = None
+        self._cut_trajectories(step)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Holds a `step-N` a checkpoint."""
+        return self.path / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        """Holds a file a worker."""
+        return self.path / "logs"
+
+    @property
+    def work(self) -> Path:
+        """What workers keep for themselves."""
+        return self.path / "work"
+
+    def describe(self, resolved: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
+        """Write the resolved spec and where everything came from, without secrets."""
+        from ruamel.yaml import YAML
+
+        yaml = YAML(typ="safe", pure=True)
+        yaml.default_flow_style = False
+        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # keeps the spec's order
+        with (self.path / "spec.yaml").open("w") as file:
+            yaml.dump(without_secrets(resolved), file)
+        facts = {**provenance, "python": platform.python_version(), "system": platform.platform(), **_git()}
+        text = json.dumps(without_secrets(facts), indent=2, default=str)
+        (self.path / "provenance.json").write_text(text + "\n")
+
+    def event(self, event: Event, elapsed: float) -> None:
+        """Keep an event, with the seconds since the run's start."""
+        self.events.add({"seconds": round(elapsed, 3), **asdict(event, recurse=False)})
+
+    def trained(self, batch: Batch) -> None:
+        """Keep the trajectories of a batch, one line a group."""
+        path = self._trajectory_file(batch.step)
+        if self._trajectories is None or self._trajectories.path != path:
+            self._close_trajectories()
+            self._trajectories = Lines(path, batch.step)
+        self._trajectories.extend(_group_line(group, batch.step + 1) for group in batch.groups)
+
+    def close(self) -> None:
+        """Close the files."""
+        for lines in (self.metrics, self.timings, self.evaluations, self.events):
+            lines.close()
+        self._close_trajectories()
+
+    def _trajectory_file(self, step: int) -> Path:
+        first = step // STEPS_A_FILE * STEPS_A_FILE
+        return self.path / "trajectories" / f"steps-{first + 1:07d}-{first + STEPS_A_FILE:07d}.jsonl"
+
+    def _cut_trajectories(self, step: int) -> None:
+        for path in sorted((self.path / "trajectories").glob("steps-*.jsonl")):
+            if path > self._trajectory_file(step):
+                path.unlink()
+
+    def _close_trajectories(self) -> None:
+        if self._trajectories is not None:
+            self._trajectories.close()
+
+
+class Lines:
+    """A file of JSON objects, one a line, each on disk as soon as it is added."""
+
+    def __init__(self, path: Path, step: int | None = None) -> None:
+        """Continue `path`; with `step`, forget the lines after it and one that is not whole."""
+        self.path = path
+        if step is not None and path.exists():
+            _cut(path, step)
+        self._file = path.open("a", encoding="utf-8")
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """One line."""
+        self.extend([line])
+
+    def extend(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Several lines."""
+        self._file.writelines(to_json(line) + "\n" for line in lines)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def to_json(value: Mapping[str, Any]) -> str:
+    """One line of strict JSON: what is not finite becomes null, floats keep every bit."""
+    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def without_secrets(value: Any, key: str = "") -> Any:
+    """`value` with everything masked that stands under a key that names a secret."""
+    if isinstance(value, Mapping):
+        return {name: without_secrets(item, str(name)) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(item) if not isinstance(item, str) else _assignment(item) for item in value]
+    return "***" if isinstance(value, str) and _SECRET.search(key.rpartition(".")[2]) else value
+
+
+def _assignment(text: str) -> str:
+    """An override `a.b=value`, masked where the key names a secret."""
+    key, equals, _ = text.partition("=")
+    return f"{key}=***" if equals and _SECRET.search(key.rpartition(".")[2]) else text
+
+
+def _group_line(group: TrajectoryGroup, step: int) -> dict[str, Any]:
+    return {
+        "step": step,
+        "sequence": group.sequence,
+        "environment": group.task.environment,
+        "split": group.task.split,
+        "index": group.task.index,
+        "prompt": group.trajectories[0].prompt,
+        "trajectories": [_trajectory_line(trajectory) for trajectory in group],
+    }
+
+
+def _trajectory_line(trajectory: Trajectory) -> dict[str, Any]:
+    oldest = trajectory.oldest
+    return {
+        "member": trajectory.member,
+        "reward": trajectory.reward,
+        "scores": dict(trajectory.scores),
+        "finish": trajectory.finish,
+        "length": trajectory.trained_units,
+        "version": None if oldest is None else str(oldest),
+        "answer": trajectory.answer,
+    }
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _cut(path: Path, step: int) -> None:
+    """Keep the whole lines whose step is at most `step`."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+    if len(kept) < len(lines):
+        path.write_text("".join(kept), encoding="utf-8")
+
+
+def _git() -> dict[str, Any]:
+    """The commit that is checked out here, and whether files differ from it; nothing outside a repository."""
+    try:
+        commit = _run("git", "rev-parse", "HEAD")
+        return {"git": {"commit": commit, "dirty": bool(_run("git", "status", "--porcelain"))}}
+    except (OSError, subprocess.CalledProcessError):
+        return {"git": None}
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  fixed words

@@ -1,0 +1,152 @@
+"""One stage of training: takes batches, has them trained on, hands the weights over, and records each step."""
+
+from __future__ import annotations
+
+import asyncio
+
+from areal_core.data import Batch, WeightVersion
+from areal_core.pipeline.buffer import Buffer
+from areal_core.pipeline.checkpoint import PipelineState
+from areal_core.pipeline.compose import StageProgram
+from areal_core.pipeline.crew import Crew
+from areal_core.pipeline.dispatch import Dispatcher
+from areal_core.pipeline.metrics import alarms, batch_metrics
+from areal_core.pipeline.rollout import Rollouts
+from areal_core.pipeline.run import Run
+from areal_core.pipeline.staleness import Ledger
+from areal_core.pipeline.stopwatch import Stopwatch
+from areal_core.pipeline.tasks import Source, TaskSampler
+from areal_core.pipeline.weights import Weights
+from areal_core.workers.plans import TrainResult
+
+
+class StageRun:
+    """A stage under way, from `state` on; the same whether that came from a checkpoint or from the stage before."""
+
+    def __init__(
+        self,
+        run: Run,
+        crew: Crew,
+        weights: Weights,
+        dispatcher: Dispatcher,
+        stopwatch: Stopwatch,
+        program: StageProgram,
+        sources: list[Source],
+        state: PipelineState,
+        timeout: float | None,
+    ) -> None:
+        self._run, self._crew, self._weights, self._program, self._state = run, crew, weights, program, state
+        self._stopwatch = stopwatch
+        self._sampler = TaskSampler(run.info.seed, sources, drawn=state.drawn)
+        self._ledger = Ledger(program.bound, state.step)
+        self._buffer = Buffer(self._ledger, run.condition, run.tally)
+        self._rollouts = Rollouts(
+            run, program, dispatcher, self._sampler, self._ledger, self._buffer, lambda: crew.slots, timeout
+        )
+        self._alarms = alarms(run.events, program.pipeline.max_staleness)
+        self._step = state.step
+        self._in_hand: Batch | None = None
+        self._admission: asyncio.Task[None] | None = None
+
+    @property
+    def step(self) -> int:
+        """Steps that are done, over the whole run."""
+        return self._step
+
+    @property
+    def sound(self) -> bool:
+        """Whether the trainer is between two steps: not when a step of several updates broke off."""
+        return self._in_hand is None or self._program.order.updates == 1
+
+    def begin(self) -> None:
+        """Take up what was finished or under way, and admit more."""
+        if self._state.stage == self._program.name:
+            for group in self._state.buffered:
+                self._buffer.restore(group)
+            for sequence, task in self._state.under_way:
+                self._rollouts.restart(sequence, task)
+        self._admission = self._run.background.spawn(self._rollouts.admit())
+
+    def committed(self, version: WeightVersion) -> None:
+        """All engines serve `version`."""
+        self._ledger.commit(version.step)
+
+    async def advance(self) -> None:
+        """One step. Raises `Stopped`, between two steps, once the run is to stop."""
+        waited = self._run.trace.now()
+        self._in_hand = batch = await self._run.stop.race(self._buffer.take())
+        began = self._run.trace.now()
+        result: TrainResult = await self._crew.trainer.call("train", batch)
+        seconds = self._run.trace.span("train", "trainer", began, step=batch.step + 1)
+        self._step, self._in_hand = batch.step + 1, None
+        self._run.events.step = self._step
+        metrics = self._record(batch, result)
+        self._stopwatch.stepped(self._program.name, self._step, metrics, began - waited, seconds)
+        await self._hand_over()
+
+    async def catch_up(self) -> None:
+        """Return once the engines serve the trainer's weights."""
+        version = self._version()
+        if self._weights.version != version:
+            await self._weights.publish(version)
+        await self._weights.settled()
+
+    async def drain(self) -> None:
+        """Finish what is under way, and admit nothing more."""
+        await self._run.stop.race(self._rollouts.drain())
+
+    async def close(self, cause: str) -> None:
+        """End what is under way."""
+        if self._admission is not None:
+            self._admission.cancel()
+        await self._rollouts.cancel(cause)
+
+    def discard(self, cause: str) -> None:
+        """Count as dropped what is finished and will not be trained on."""
+        for group in self._buffer.groups:
+            self._run.tally.drop(cause, len(group.trajectories), group)
+
+    def state(self) -> PipelineState:
+        """What a checkpoint holds of it now."""
+        in_hand = self._in_hand.groups if self._in_hand else ()
+        return PipelineState(
+            step=self._step,
+            incarnation=self._state.incarnation,
+            stage=self._program.name,
+            drawn=self._sampler.drawn,
+            buffered=tuple(sorted((*self._buffer.groups, *in_hand), key=lambda group: group.sequence)),
+            under_way=self._rollouts.under_way,
+            totals=self._run.tally.totals,
+            elapsed=self._run.trace.elapsed,
+        )
+
+    async def _hand_over(self) -> None:
+        """Publish the weights, unless no engine needs them before the next evaluation."""
+        if self._program.mode == "generate":
+            await self._weights.publish(self._version())
+        else:
+            self._ledger.commit(self._step)
+            self._run.condition.changed()
+
+    def _version(self) -> WeightVersion:
+        return WeightVersion(self._state.incarnation, self._step)
+
+    def _record(self, batch: Batch, result: TrainResult) -> dict[str, float]:
+        tally = self._run.tally
+        tally.totals.trained += sum(trajectory.trained_units for trajectory in batch.trajectories)
+        metrics = {
+            **result.metrics,
+            **batch_metrics(batch),
+            **tally.flush(self._run.events),
+            "queue": float(len(self._buffer)),
+            "under_way": float(self._ledger.running),
+            "tokens/generated": float(tally.totals.generated),
+            "tokens/trained": float(tally.totals.trained),
+            "sample_utilization": tally.totals.utilization,
+        }
+        for watch in self._alarms:
+            watch(metrics)
+        self._run.directory.metrics.add({"step": self._step, "stage": self._program.name, **metrics})
+        self._run.directory.trained(batch)
+        self._run.observers.stepped(self._step, metrics)
+        return metrics

@@ -1,0 +1,193 @@
+"""A version's way from the trainer to the engines: served by all of them, or by none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from attrs import field, frozen
+
+from areal_core.data import WeightOffer, WeightVersion
+from areal_core.errors import RemoteError, WorkerLost
+from areal_core.pipeline.background import Background
+from areal_core.pipeline.condition import Condition
+from areal_core.pipeline.events import Events
+from areal_core.pipeline.fleet import Pool, Seat
+from areal_core.pipeline.trace import Trace
+from areal_core.workers.group import WorkerGroup
+
+T = TypeVar("T")
+
+PREPARE_TRIES = 3
+"""Times an engine may fetch a version before the run gives up."""
+
+
+@frozen
+class Route:
+    """The transport by name and mechanism. `collective`: both ends must act at the same time."""
+
+    transport: str
+    mechanism: str
+    collective: bool = False
+
+
+@frozen
+class Passage:
+    """The seconds one version took: to publish, to fetch, and for how long admission was held."""
+
+    version: WeightVersion = field(factory=WeightVersion)
+    publish: float = 0.0
+    prepare: float = 0.0
+    held: float = 0.0
+
+
+class Weights:
+    """Publishes versions one after another; each is fetched by every engine before any engine swaps.
+
+    Admission is held (`swapping`) for the swap alone. An engine that fails its swap is ended, and
+    comes back through `join` with the current version: no engine that serves has another one.
+    """
+
+    def __init__(
+        self,
+        trainer: WorkerGroup,
+        engines: Pool,
+        route: Route,
+        background: Background,
+        condition: Condition,
+        events: Events,
+        trace: Trace,
+        committed: Callable[[WeightVersion], None],
+    ) -> None:
+        self._trainer, self._engines, self._route = trainer, engines, route
+        self._background, self._condition, self._events, self._trace = background, condition, events, trace
+        self._told = committed
+        self._offer: WeightOffer | None = None
+        self._lock = asyncio.Lock()
+        self._spreading: asyncio.Task[None] | None = None
+        self.swapping = False
+        self.passage = Passage()
+
+    @property
+    def version(self) -> WeightVersion | None:
+        """What the engines serve; None before the first version."""
+        return self._offer.version if self._offer else None
+
+    async def publish(self, version: WeightVersion) -> None:
+        """Make the trainer's weights `version` and return once it may change them again.
+
+        The version reaches the engines in the background; `settled` waits for it.
+        """
+        await self.settled()
+        if self._route.collective:
+            await self._collective(version)
+            return
+        began = self._trace.now()
+        offer = await self._trainer.call("publish", version)
+        published = self._trace.span("publish", "weights", began, version=str(version))
+        self._spreading = self._background.spawn(self._spread(offer, published))
+
+    async def settled(self) -> None:
+        """Return once the engines serve the last version that was published."""
+        if self._spreading is not None:
+            await asyncio.shield(self._spreading)
+
+    async def join(self, seat: Seat) -> None:
+        """Give a new engine the version that the others serve, then let it serve."""
+        async with self._lock:
+            if self._offer is not None:
+                if self._route.collective:
+                    raise WorkerLost(seat.name, f"{self._route.transport} cannot take in an engine that starts later")
+                await seat.worker.call("prepare", self._offer)
+                await seat.worker.call("commit", self._offer.version)
+            seat.ready = True
+            self._condition.changed()
+
+    async def _spread(self, offer: WeightOffer, published: float) -> None:
+        async with self._lock:
+            began = self._trace.now()
+            seats = await self._prepare(self._engines.ready, offer)
+            prepared = self._trace.span("prepare", "weights", began, version=str(offer.version))
+            held = await self._commit(seats, offer.version)
+            old, self._offer = self._offer, offer
+            self.passage = Passage(offer.version, published, prepared, held)
+        self._finish(offer.version)
+        if old is not None:
+            await self._trainer.call("release", old.version)
+
+    async def _prepare(self, seats: Sequence[Seat], offer: WeightOffer) -> list[Seat]:
+        """The engines that have fetched the version; raises, with nothing changed, when one cannot."""
+        outcomes = await _on_all([self._fetch(seat, offer) for seat in seats])
+        errors = [error for error in outcomes if isinstance(error, RemoteError)]
+        if errors:
+            await _on_all([seat.worker.call("discard", offer.version) for seat in seats])
+            raise errors[0]
+        return [seat for seat, outcome in zip(seats, outcomes, strict=True) if outcome is None]
+
+    async def _fetch(self, seat: Seat, offer: WeightOffer) -> None:
+        for tries in range(1, PREPARE_TRIES + 1):
+            try:
+                await seat.worker.call("prepare", offer)
+            except RemoteError as error:
+                text = f"{seat.name} could not fetch version {offer.version}: {error}"
+                self._events.add("weights-failed", text, worker=seat.name, version=str(offer.version), tries=tries)
+                if tries == PREPARE_TRIES:
+                    raise
+            else:
+                return
+
+    async def _commit(self, seats: Sequence[Seat], version: WeightVersion) -> float:
+        """Swap on all at once; the seconds for which admission was held."""
+        began = self._trace.now()
+        self.swapping = True
+        try:
+            outcomes = await _on_all([seat.worker.call("commit", version) for seat in seats])
+            for seat, outcome in zip(seats, outcomes, strict=True):
+                self._dismiss(seat, version, outcome)
+        finally:
+            self.swapping = False
+        return self._trace.span("commit", "weights", began, version=str(version))
+
+    def _dismiss(self, seat: Seat, version: WeightVersion, outcome: BaseException | None) -> None:
+        """End an engine whose swap failed: nobody knows what its weights are."""
+        if outcome is None:
+            return
+        seat.ready = False
+        if isinstance(outcome, RemoteError):
+            text = f"{seat.name} failed to take version {version} and is restarted: {outcome}"
+            self._events.add("weights-failed", text, "error", worker=seat.name, version=str(version))
+            seat.worker.kill()
+
+    async def _collective(self, version: WeightVersion) -> None:
+        """Send and receive at the same time, with admission held for all of it."""
+        offer = WeightOffer(version, self._route.transport, self._route.mechanism)
+        async with self._lock:
+            began, seats = self._trace.now(), self._engines.ready
+            self.swapping = True
+            try:
+                await asyncio.gather(
+                    self._trainer.call("publish", version), *(self._receive(seat, offer) for seat in seats)
+                )
+            finally:
+                self.swapping = False
+            held = self._trace.span("publish and commit", "weights", began, version=str(version))
+            self._offer, self.passage = offer, Passage(version, held, 0.0, held)
+        self._finish(version)
+
+    async def _receive(self, seat: Seat, offer: WeightOffer) -> None:
+        await seat.worker.call("prepare", offer)
+        await seat.worker.call("commit", offer.version)
+
+    def _finish(self, version: WeightVersion) -> None:
+        self._told(version)
+        self._condition.changed()
+
+
+async def _on_all(calls: Sequence[Awaitable[Any]]) -> list[BaseException | None]:
+    """What each call came to: None, or its `RemoteError` or `WorkerLost`; any other error is raised."""
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not isinstance(outcome, RemoteError | WorkerLost):
+            raise outcome
+    return [outcome if isinstance(outcome, BaseException) else None for outcome in outcomes]

@@ -1,0 +1,130 @@
+"""Runs made of mocks on a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from areal_core.manager import Manager, PluginRecord, State
+from areal_core.pipeline.clock import make_loop
+from areal_core.pipeline.compose import compose
+from areal_core.pipeline.controller import Controller
+from areal_core.pipeline.events import Event
+from areal_core.pipeline.run import EvaluationReport, StepReport
+from areal_core.protocols import RunSummary
+from areal_core.spec import load_experiment
+from areal_plugins.testing import mocks
+
+T = TypeVar("T")
+
+SPEC = """
+name: mocked
+seed: 3
+model: mock
+platform: mock
+executor: {type: mock, mock: {seconds: {train: 1.0, publish: 0.1, prepare: 0.1}}}
+inference: {type: mock, max_concurrent: 16, mock: {token_seconds: 0.02, longest: 100}, sampling: {max_new_tokens: 1000}}
+training: {backend: mock, batch_size: 16, max_steps: 20, optimizer: mock}
+weights: {type: mock}
+objective: {type: grpo, group_size: 4}
+environments: [{name: numbers, type: mock, reward: mock}]
+evaluation: {samples: 8, before: false, after: false}
+trackers: []
+"""
+
+
+def manager() -> Manager:
+    """The installed plugins and the mocks."""
+    components = (
+        *mocks.areal_platforms(), *mocks.areal_models(), *mocks.areal_inference_engines(),
+        *mocks.areal_trainer_backends(), *mocks.areal_optimizers(), *mocks.areal_weight_transports(),
+        *mocks.areal_environments(), *mocks.areal_rewards(), *mocks.areal_executors(), *mocks.areal_trackers(),
+    )  # fmt: skip
+    record = PluginRecord("mocks", State.READY, components=components, module=mocks)
+    return Manager([*Manager.discover().plugins, record])
+
+
+class Log:
+    """A watcher that keeps what it is told, and calls `on_step` at every step."""
+
+    def __init__(self, on_step: Callable[[int], None] = lambda step: None) -> None:
+        self.phases: list[str] = []
+        self.steps: list[StepReport] = []
+        self.evaluations: list[EvaluationReport] = []
+        self.events: list[Event] = []
+        self._on_step = on_step
+
+    def phase(self, text: str) -> None:
+        self.phases.append(text)
+
+    def stepped(self, report: StepReport) -> None:
+        self.steps.append(report)
+        self._on_step(report.step)
+
+    def evaluated(self, report: EvaluationReport) -> None:
+        self.evaluations.append(report)
+
+    def happened(self, event: Event) -> None:
+        self.events.append(event)
+
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.events]
+
+
+class Scene:
+    """Makes and runs controllers of the spec above, with overrides; `log` is the last run's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = Log()
+        self.controller: Controller | None = None
+        self._manager = manager()
+
+    def run(
+        self,
+        *overrides: str,
+        spec: str = SPEC,
+        name: str = "run",
+        debug: bool = False,
+        meddle: Callable[[Controller], Coroutine[Any, Any, None]] | None = None,
+        **options: Any,
+    ) -> RunSummary:
+        """Run to the end; `meddle` runs beside it."""
+        source = self.folder / "spec.yaml"
+        source.write_text(spec)
+        experiment = load_experiment(source, overrides, self._manager)
+        self.log = options.pop("log", Log())
+
+        async def main() -> RunSummary:
+            composition = compose(experiment, self.folder / name, debug)
+            self.controller = Controller(composition, self.log, **options)
+            beside = asyncio.ensure_future(meddle(self.controller)) if meddle else None
+            try:
+                return await self.controller.run()
+            finally:
+                if beside:
+                    beside.cancel()
+
+        return run_virtually(main())
+
+    def lines(self, file: str, name: str = "run") -> list[dict[str, Any]]:
+        """The objects of a file of lines."""
+        return [json.loads(line) for line in (self.folder / name / file).read_text().splitlines()]
+
+    def metrics(self, name: str = "run") -> bytes:
+        return (self.folder / name / "metrics.jsonl").read_bytes()
+
+
+def run_virtually(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` on a virtual clock."""
+    with asyncio.Runner(loop_factory=lambda: make_loop(virtual=True)) as runner:
+        return runner.run(main)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
