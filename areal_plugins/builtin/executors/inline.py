@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from itertools import count
 from typing import Any, TypeVar
 
@@ -20,6 +20,9 @@ from areal_core.workers.service import Service, make_service, methods_of
 
 T = TypeVar("T")
 _END = object()
+
+GRACE = 5.0
+"""Seconds that closing a service may take."""
 
 
 def make(_options: object, context: ExecutorContext) -> InlineExecutor:
@@ -50,9 +53,10 @@ class InlineExecutor:
         return self._workers[address].link()
 
     async def close(self) -> None:
-        """Stop every worker, the last one first."""
-        for worker in reversed(self._workers.values()):
-            await worker.stop(grace=5.0)
+        """Close every service, those of killed workers too; the last one that was started first."""
+        async with AsyncExitStack() as owned:
+            for worker in self._workers.values():
+                owned.push_async_callback(worker.stop, GRACE)
 
 
 class _Host:
@@ -62,12 +66,18 @@ class _Host:
         self.name, self.service = name, service
         self.gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._running: set[asyncio.Task[Any]] = set()
+        self._closed = False
 
     def end(self, reason: str) -> None:
         if not self.gone.done():
             self.gone.set_result(reason)
         for task in self._running:
             task.cancel()
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self.service.close()
 
     def method(self, name: str, streams: bool) -> Any:
         method = methods_of(type(self.service)).get(name)
@@ -151,12 +161,10 @@ class InlineWorker(InlinePeer):
         return await asyncio.shield(self._host.gone)
 
     async def stop(self, grace: float) -> None:
-        """Close the service, for `grace` seconds at most."""
-        if self._host.gone.done():
-            return
+        """Close the service, once, for `grace` seconds at most."""
         self._host.end("stopped")
         async with asyncio.timeout(grace):
-            await self._host.service.close()
+            await self._host.close()
 
     def kill(self) -> None:
         """End it now: calls under way fail, and the service is never called again."""

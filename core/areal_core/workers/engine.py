@@ -44,6 +44,8 @@ class EngineService:
     async def setup(self, plan: EnginePlan) -> None:
         """Build the engine and serve the model as `plan.version`; once in a worker's life."""
         name, transport_name = title(plan.component), title(plan.transport.component)
+        if self._live is not None:
+            raise ComponentError(name, "setup", "the worker is set up already")
         await self._lane.call(name, "import", load, plan.component)
         transport = await self._lane.call(
             transport_name, "build", build_transport, plan.transport, "engine", plan.place
@@ -122,16 +124,20 @@ class EngineService:
 
     async def _load(self, live: _Live, source: WeightSource, version: WeightVersion) -> None:
         with blaming(live.name, f"commit {version}"):
-            await live.engine.pause(live.interruptible)
             try:
-                await live.engine.load_weights(source, version)
-                self._version, self._poison = version, None
-            except BaseException as error:
-                self._poison = f"the weights are unknown since loading {version} failed: {error!r}"
-                await live.engine.abort(None)
-                raise
+                await live.engine.pause(live.interruptible)
+                await self._replace(live.engine, source, version)
             finally:
                 await live.engine.resume()
+
+    async def _replace(self, engine: Engine, source: WeightSource, version: WeightVersion) -> None:
+        try:
+            await engine.load_weights(source, version)
+        except BaseException as error:
+            self._poison = f"its weights are unknown since loading {version} failed: {error!r}"
+            await engine.abort(None)
+            raise
+        self._version, self._poison = version, None
 
     async def _release(self, live: _Live, version: WeightVersion) -> None:
         await self._lane.call(live.transport_name, "release", live.transport.release, version)

@@ -24,11 +24,10 @@ class WorkerGroup:
         self._executor, self._specs = executor, specs
         self._lives = 0
         self.ranks: tuple[Worker, ...] = ()
-
-    @property
-    def address(self) -> str:
-        """Rank 0's, which speaks for the group."""
-        return self.ranks[0].address
+        # Rank 0 speaks for the group.
+        self.spec: WorkerSpec
+        self.address = ""
+        self.pid: int | None = None
 
     async def start(self) -> None:
         """Start every rank, or none.
@@ -44,6 +43,8 @@ class WorkerGroup:
             if isinstance(failure, BaseException):
                 self.kill()
                 raise failure
+        first = self.ranks[0]
+        self.spec, self.address, self.pid = first.spec, first.address, first.pid
 
     async def restart(self, grace: float) -> None:
         """End what is left of the ranks and start the group anew."""
@@ -96,13 +97,18 @@ class WorkerGroup:
         tasks = [asyncio.create_task(call) for call in calls]
         try:
             done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            if pending:
-                _, hanging = await asyncio.wait(pending, timeout=SETTLE)
-                if hanging or any(isinstance(task.exception(), WorkerLost) for task in done):
-                    self.kill()
-            return [task.result() for task in sorted(tasks, key=lambda task: task in pending)]
+            errors = [error for task in tasks if task in done and (error := task.exception()) is not None]
+            if not errors:
+                return [task.result() for task in tasks]
+            if isinstance(errors[0], WorkerLost) or not await _settled(pending):
+                self.kill()
+            raise errors[0]
         finally:
             await _cancel(tasks)
+
+
+async def _settled(calls: set[asyncio.Task[Any]]) -> bool:
+    return not calls or not (await asyncio.wait(calls, timeout=SETTLE))[1]
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -10,7 +10,8 @@ import asyncio
 import hmac
 import secrets
 import sys
-from importlib.metadata import version
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, TypeVar
 
 import msgspec
@@ -37,19 +38,27 @@ class Refused(ArealError):
         return self.problem
 
 
+@cache
+def _release() -> str:
+    try:
+        return version("areal-plugins")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
 @frozen
 class Hello:
     """What a stranger may know."""
 
     magic: str = "areal"
     protocol: int = PROTOCOL
-    release: str = field(factory=lambda: version("areal-plugins"))
+    release: str = field(factory=_release)
     nonce: bytes = field(factory=lambda: secrets.token_bytes(16))
 
 
 @frozen
 class Card:
-    """Who an end is: a worker by name, role, address and process.
+    """Who an end is: a worker by name, role and address.
 
     The controller's also says where it finds modules (`path`, if `prefix` is the same environment's)
     and which local plugins to import.
@@ -58,7 +67,6 @@ class Card:
     name: str
     role: str = ""
     address: str = ""
-    pid: int = 0
     prefix: str = sys.prefix
     path: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

@@ -80,7 +80,7 @@ class _Doors:
 
     async def open(self, options: HostOptions) -> Card:
         await self._listener.bind(_beside(options.connect))
-        self._card = Card(options.name, options.role, self._listener.address, os.getpid())
+        self._card = Card(options.name, options.role, self._listener.address)
         return self._card
 
     def serve(self, service: Service) -> None:

@@ -44,8 +44,8 @@ class Link:
     async def call(self, method: str, *args: Any, timeout: float | None = None) -> Any:
         """The method's result."""
         self._check()
-        await self._wire.drained()
         async with asyncio.timeout(timeout):
+            await self._wire.drained()
             return await self._outgoing.call(method, args)
 
     async def stream(self, method: str, *args: Any) -> AsyncGenerator[Any, None]:

@@ -51,6 +51,8 @@ class TrainerService:
     async def setup(self, plan: TrainerPlan) -> None:
         """Build the trainer on the model; once in a worker's life."""
         name, transport_name = title(plan.component), title(plan.transport.component)
+        if self._live is not None:
+            raise ComponentError(name, "setup", "the worker is set up already")
         transport = await self._lane.call(
             transport_name, "build", build_transport, plan.transport, "trainer", plan.place
         )

@@ -116,7 +116,8 @@ class Wire(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End, for whatever reason."""
         self._outbox.clear()
-        self.lost.set_result(self._reason or (f"the link broke: {exc}" if exc else "the other end closed the link"))
+        closed = exc is None or isinstance(exc, ConnectionError)  # a reset is a close with bytes still under way
+        self.lost.set_result(self._reason or ("the other end closed the link" if closed else f"the link broke: {exc}"))
         self._drained.set()
         self._arrival.set()
 
