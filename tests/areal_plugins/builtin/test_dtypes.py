@@ -1,11 +1,10 @@
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from areal_plugins import InputError  # noqa: E402  (after the guard on torch)
-from areal_plugins.builtin import dtypes  # noqa: E402
+from areal_plugins import InputError
+from areal_plugins.builtin import dtypes
 
 
 def test_a_named_format_is_taken_as_it_is():
@@ -13,7 +12,7 @@ def test_a_named_format_is_taken_as_it_is():
 
 
 def test_an_unknown_format_names_the_known_ones():
-    with pytest.raises(InputError, match="'int8' is no number format.*float32"):
+    with pytest.raises(InputError, match=r"'int8' is no number format.*float32"):
         dtypes.resolve_dtype("int8", "cpu")
 
 

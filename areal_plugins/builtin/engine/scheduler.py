@@ -1,0 +1,275 @@
+"""Which completions run: admission in order of arrival, rows, shared prompts, ends.
+
+Every running completion has a row. Rows 0..count-1 are taken, without holes while a step computes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from areal_core.data import Completion, Finish
+from areal_plugins.builtin.engine.attention import Chunk
+from areal_plugins.builtin.engine.groups import Group, Member
+from areal_plugins.builtin.engine.kv_cache import KVCache
+from areal_plugins.builtin.engine.plan import Plan, Planner
+from areal_plugins.builtin.engine.rows import Rows
+from areal_plugins.builtin.engine.sampling import Draws, stream_key, uniforms
+from areal_plugins.builtin.engine.stop import cut
+
+_GRANULE = 64
+"""Lengths of the cache are multiples of this many tokens, so that it rarely grows."""
+
+
+class Scheduler:
+    """Admits, plans and ends. `kv_tokens` bounds rows x length of the cache; `text` decodes an answer."""
+
+    def __init__(
+        self,
+        cache: KVCache,
+        max_rows: int,
+        kv_tokens: int,
+        prefill_tokens: int,
+        text: Callable[[Sequence[int]], str],
+    ) -> None:
+        self.rows = Rows(max_rows)
+        self.count = 0
+        self.admitting = True
+        self._cache, self._kv_tokens, self._text = cache, kv_tokens, text
+        self._planner = Planner(prefill_tokens)
+        self._queue: deque[Group] = deque()
+        self._members: list[Member | None] = [None] * max_rows
+        self._holes: dict[int, Group] = {}
+        self._order = itertools.count()
+        self._epoch = 0
+
+    @property
+    def running(self) -> int:
+        """Completions that have a row."""
+        return self.count - len(self._holes)
+
+    @property
+    def waiting(self) -> int:
+        """Completions that wait for a row."""
+        return sum(len(group.waiting) for group in self._queue)
+
+    def submit(self, group: Group) -> None:
+        self._queue.append(group)
+
+    def plan(self) -> Plan | None:
+        """Admit what fits, close the holes, and say what the next step computes."""
+        while self.admitting and self._queue and self._admit(self._queue[0]):
+            if not self._queue[0].waiting:
+                self._queue.popleft()
+        self._close_holes()
+        return self._planner.plan(self.rows, self.count, self._sharers(), self._cache.layer_bytes)
+
+    # --- admission ---------------------------------------------------------------------------------
+
+    def _admit(self, group: Group) -> bool:
+        """Give the group's next member a row, if there is room for one."""
+        source = self._prompt_row(group)
+        row = source if source in self._holes else min(self._holes, default=self.count)
+        if not self._make_room(row, group.limit):
+            return False
+        self._holes.pop(row, None)
+        self.count = max(self.count, row + 1)
+        member = Member(group, group.waiting.popleft(), row, self._epoch, group.watch())
+        self._members[row] = member
+        self._write_row(member)
+        self._share_prompt(member, source)
+        group.running.append(member)
+        return True
+
+    def _make_room(self, row: int, limit: int) -> bool:
+        """Let the cache hold row `row` and `limit` tokens; False where the bounds forbid it for now."""
+        cache, rows = self._cache, max(self.count, row + 1)
+        longest = max(limit, self._longest())
+        if rows > len(self._members) or rows * longest > self._kv_tokens:
+            return False
+        self.rows.reserve(longest)
+        if rows > cache.rows or longest > cache.length:
+            wide = min(len(self._members), max(2 * cache.rows, 8)) if rows > cache.rows else cache.rows
+            long = -(-longest // _GRANULE) * _GRANULE if longest > cache.length else cache.length
+            cache.resize(*((wide, long) if wide * long <= self._kv_tokens else (rows, longest)))
+        return True
+
+    def _longest(self) -> int:
+        taken = [m.row for m in self._running()]
+        return int(self.rows.state["limit"][taken].max()) if taken else 0
+
+    def _write_row(self, member: Member) -> None:
+        group, sampling = member.group, member.group.request.sampling
+        columns = {
+            "total": len(group.prompt),
+            "cached": 0,
+            "prompt": len(group.prompt),
+            "limit": group.limit,
+            "floor": len(group.prompt) + sampling.min_new_tokens,
+            "follows": False,
+            "watched": member.watch is not None,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "key": stream_key(group.request.seed, member.index),
+            "order": next(self._order),
+        }
+        self.rows.write(member.row, columns, group.prompt, group.stop_ids)
+
+    def _close_holes(self) -> None:
+        """Move the last rows into the rows that were left, so that attention reads one block."""
+        while self._holes:
+            self.count -= 1
+            if self._holes.pop(self.count, None) is None:
+                hole, member = min(self._holes), self._member(self.count)
+                del self._holes[hole]
+                self.rows.move(member.row, hole)
+                self._cache.copy(member.row, [hole], int(self.rows.state["cached"][hole]))
+                self._members[hole], self._members[member.row] = member, None
+                member.row = hole
+
+    # --- shared prompts ----------------------------------------------------------------------------
+
+    def _prompt_row(self, group: Group) -> int | None:
+        """A row whose cache holds the group's prompt under the current weights: just left, or running."""
+        left = [row for row, owner in self._holes.items() if owner is group]
+        ready = [m.row for m in group.running if m.epoch == self._epoch and self._has_prompt(m)]
+        return next(iter(left + ready), None)
+
+    def _has_prompt(self, member: Member) -> bool:
+        return bool(self.rows.state["cached"][member.row] >= len(member.group.prompt) - 1)
+
+    def _share_prompt(self, member: Member, source: int | None) -> None:
+        """Take the prompt's cache from `source`, or wait for the member that computes it, or compute it.
+
+        The last token of the prompt is left to compute: its logits are what the member draws from.
+        """
+        state, group, shared = self.rows.state, member.group, len(member.group.prompt) - 1
+        if shared == 0:
+            return
+        if source is not None:
+            if source != member.row:
+                self._cache.copy(source, [member.row], shared)
+            state["cached"][member.row] = shared
+        elif any(m.epoch == self._epoch for m in group.running):
+            state["follows"][member.row] = True
+            group.followers.append(member)
+
+    def _sharers(self) -> Mapping[int, Sequence[int]]:
+        """The rows that wait for the prompt of the row that computes it."""
+        if not self.rows.state["follows"][: self.count].any():
+            return {}
+        leaders = [m for m in self._running() if m.group.followers and m not in m.group.followers]
+        return {leader.row: [f.row for f in leader.group.followers] for leader in leaders}
+
+    def _release(self, leader: Member) -> None:
+        """The leader's prompt is computed: give it to those who waited for it."""
+        state, group = self.rows.state, leader.group
+        rows = [f.row for f in group.followers]
+        self._cache.copy(leader.row, rows, len(group.prompt))
+        state["follows"][rows] = False
+        state["cached"][rows] = np.minimum(len(group.prompt), state["total"][rows] - 1)
+        group.followers.clear()
+
+    def new_weights(self, *, recompute: bool) -> None:
+        """The weights have changed: prompts computed before are not shared any more.
+
+        `recompute`: what the cache holds of running completions is computed anew, too.
+        """
+        self._epoch += 1
+        self._close_holes()
+        if recompute:
+            for group in {id(m.group): m.group for m in self._running()}.values():
+                self._recompute(group)
+
+    def _recompute(self, group: Group) -> None:
+        _, *others = group.running
+        self.rows.state["cached"][[m.row for m in group.running]] = 0
+        for member in group.running:
+            member.epoch = self._epoch
+        if len(group.prompt) > 1:
+            group.followers = others
+            self.rows.state["follows"][[m.row for m in others]] = True
+
+    # --- a step's outcome --------------------------------------------------------------------------
+
+    def draws(self, plan: Plan) -> Draws:
+        state = self.rows.state[plan.sampled]
+        uniform = uniforms(state["key"], state["total"] - state["prompt"])
+        return Draws(state["temperature"], state["top_p"], state["top_k"], uniform)
+
+    def too_early(self, plan: Plan) -> Iterable[tuple[int, np.ndarray]]:
+        """Which draws of the plan must not end their answer yet, and the tokens that would."""
+        state = self.rows.state
+        for draw in np.flatnonzero(state["total"][plan.sampled] < state["floor"][plan.sampled]):
+            ids = self.rows.stops[plan.sampled[draw]]
+            yield int(draw), ids[ids >= 0]
+
+    def record(self, plan: Plan, tokens: np.ndarray, logprobs: np.ndarray, version: int) -> None:
+        """Append what was drawn under `version`, and end what is complete."""
+        for chunk in plan.chunks:
+            self._computed(chunk)
+        self.rows.append(plan.sampled, tokens, logprobs, version)
+        state, rows = self.rows.state, plan.sampled
+        stopped = (self.rows.stops[rows] == tokens[:, None]).any(axis=1)
+        full = state["total"][rows] >= state["limit"][rows]
+        for i in np.flatnonzero(state["watched"][rows]):
+            stopped[i] |= self._hit(self._member(rows[i]), int(tokens[i]))
+        for i in np.flatnonzero(stopped | full):
+            self._end(self._member(rows[i]), "stop" if stopped[i] else "length")
+
+    def _computed(self, chunk: Chunk) -> None:
+        self.rows.state["cached"][chunk.row] += chunk.size
+        leader = self._member(chunk.row)
+        if leader.group.followers and chunk.start + chunk.size >= len(leader.group.prompt):
+            self._release(leader)
+
+    def _hit(self, member: Member, token: int) -> bool:
+        """Whether a stop string is complete with `token`, and may end the answer."""
+        assert member.watch is not None
+        state = self.rows.state[member.row]
+        return member.watch.complete(token) and bool(state["total"] >= state["floor"])
+
+    def _end(self, member: Member, finish: Finish) -> None:
+        group, tokens, logprobs, versions = member.group, *self.rows.answer(member.row)
+        self._members[member.row] = None
+        self._holes[member.row] = group
+        group.running.remove(member)
+        shown = tokens[:-1] if finish == "stop" and tokens[-1] in group.stop_ids else tokens
+        text = cut(self._text(shown.tolist()), group.request.sampling.stop)
+        group.deliver(Completion(member.index, tokens, logprobs, versions, finish, text))
+
+    def abort(self, ids: Collection[str] | None = None) -> None:
+        """End the requests `ids` (all for None) with what they have."""
+        groups = {id(g): g for g in [*(m.group for m in self._running()), *self._queue]}.values()
+        for group in groups:
+            if ids is None or group.request.id in ids:
+                self._abort(group)
+        self._queue = deque(g for g in self._queue if g.waiting)
+
+    def _abort(self, group: Group) -> None:
+        group.followers.clear()
+        for member in tuple(group.running):
+            self._end(member, "abort")
+        for index in group.waiting:
+            tokens, logprobs, versions = (np.zeros(0, dtype=kind) for kind in (np.int32, np.float32, np.int64))
+            group.deliver(Completion(index, tokens, logprobs, versions, "abort"))
+        group.waiting.clear()
+
+    def clear(self) -> None:
+        """Drop everything, without a word to anyone."""
+        self._members = [None] * len(self._members)
+        self._queue.clear()
+        self._holes.clear()
+        self.count = 0
+
+    def _running(self) -> list[Member]:
+        return [m for m in self._members[: self.count] if m is not None]
+
+    def _member(self, row: int) -> Member:
+        member = self._members[row]
+        assert member is not None
+        return member
