@@ -1,0 +1,92 @@
+"""The trainer's end of shared memory: which version is in which segment."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from areal_core.data import TensorInfo, WeightVersion
+from areal_core.protocols import TransportContext
+from areal_plugins import TransportError
+from areal_plugins.builtin.transports.ownership import OwnedDirectory, sweep
+from areal_plugins.builtin.transports.segment import Segment
+from areal_plugins.builtin.transports.tensor import describe
+
+
+class Publisher:
+    """Writes each version into a segment that holds no unreleased one; in a steady run there are two.
+
+    It begins by removing what trainers that were killed have left on this host.
+    """
+
+    def __init__(self, root: Path, context: TransportContext) -> None:
+        sweep(root)
+        self._directory = OwnedDirectory(root, context.work)
+        self._context = context
+        self._free: list[Segment] = []
+        self._held: dict[WeightVersion, Segment] = {}
+        self._made = 0
+
+    def publish(
+        self, version: WeightVersion, weights: Iterator[tuple[str, torch.Tensor]]
+    ) -> tuple[tuple[TensorInfo, ...], dict[str, Any]]:
+        """Copy `weights`; the tensors in order, and the offer's payload."""
+        self.release(version)
+        segment = self._free.pop() if self._free else self._make()
+        try:
+            tensors, payload = self._fill(segment, weights)
+        except BaseException as error:
+            segment.remove()
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.ENOMEM):
+                raise TransportError("shm", self._full(version)) from error
+            raise
+        self._held[version] = segment
+        return tensors, payload
+
+    def release(self, version: WeightVersion) -> None:
+        """The segment may be written again."""
+        if version in self._held:
+            self._free.append(self._held.pop(version))
+
+    def close(self) -> None:
+        """Remove every segment."""
+        for segment in (*self._free, *self._held.values()):
+            segment.remove()
+        self._free.clear()
+        self._held.clear()
+        self._directory.remove()
+
+    def _fill(
+        self, segment: Segment, weights: Iterator[tuple[str, torch.Tensor]]
+    ) -> tuple[tuple[TensorInfo, ...], dict[str, Any]]:
+        tensors, offsets, checksums = [], [], []
+        segment.begin()
+        for name, tensor in weights:
+            info = describe(name, tensor)
+            offset = segment.append(info, tensor)
+            tensors.append(info)
+            offsets.append(offset)
+            if self._context.verify:
+                checksums.append(segment.checksum(info, offset))
+        stamp = secrets.randbits(63) | 1
+        segment.finish(stamp)
+        place = {"segment": str(segment.path), "size": segment.end, "stamp": stamp}
+        return tuple(tensors), {**place, "offsets": offsets, "checksums": checksums}
+
+    def _make(self) -> Segment:
+        self._made += 1
+        return Segment(self._directory.path / str(self._made), self._context.bucket_bytes)
+
+    def _full(self, version: WeightVersion) -> str:
+        root = self._directory.path.parent
+        usage = shutil.disk_usage(root)
+        return (
+            f"version {version} does not fit into {root}: {usage.free >> 20} of {usage.total >> 20} MiB are free; "
+            "enlarge it (docker run --shm-size=...) or use the transport disk"
+        )
