@@ -37,9 +37,9 @@ from areal_core.errors import ArealError, ComponentError, Finding, InputError, S
 from areal_core.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from areal_core import data, protocols
+    from areal_plugins import data, protocols
 
-_LAZY = {"data": "areal_core.data", "protocols": "areal_core.protocols"}
+_LAZY = ("data", "protocols")
 
 __all__ = [
     "API_VERSION",
@@ -83,5 +83,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """`areal_plugins.data` and `areal_plugins.protocols` on first use: they bring numpy."""
     if name in _LAZY:
-        return import_module(_LAZY[name])
+        return import_module(f"areal_plugins.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
