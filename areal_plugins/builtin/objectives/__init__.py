@@ -15,7 +15,7 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         factory=f"{_HERE}.grpo:grpo",
         options=options.GrpoOptions,
         capabilities=_GROUPED,
-        check=check.grouped,
+        check=check.divergence,
     ),
     ObjectiveDescriptor(
         name="dr-grpo",
@@ -23,7 +23,7 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         factory=f"{_HERE}.dr_grpo:dr_grpo",
         options=options.DrGrpoOptions,
         capabilities=_GROUPED,
-        check=check.grouped,
+        check=check.divergence,
     ),
     ObjectiveDescriptor(
         name="dapo",
@@ -39,7 +39,7 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         factory=f"{_HERE}.gspo:gspo",
         options=options.GspoOptions,
         capabilities=_GROUPED,
-        check=check.grouped,
+        check=check.divergence,
     ),
     ObjectiveDescriptor(
         name="cispo",
@@ -47,7 +47,7 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         factory=f"{_HERE}.cispo:cispo",
         options=options.CispoOptions,
         capabilities=_GROUPED,
-        check=check.grouped,
+        check=check.divergence,
     ),
     ObjectiveDescriptor(
         name="rloo",
@@ -55,7 +55,7 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         factory=f"{_HERE}.rloo:rloo",
         options=options.RlooOptions,
         capabilities=_GROUPED,
-        check=check.grouped,
+        check=check.divergence,
     ),
     ObjectiveDescriptor(
         name="reinforce++",
@@ -70,7 +70,7 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         factory=f"{_HERE}.ppo:ppo",
         options=options.PpoOptions,
         capabilities=ObjectiveCapabilities(critic=True),
-        check=check.ppo,
+        check=check.divergence,
     ),
     ObjectiveDescriptor(
         name="sft",

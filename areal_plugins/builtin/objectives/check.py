@@ -1,4 +1,7 @@
-"""What can be wrong between an objective's options and the rest of the spec. Light: no numpy, no torch."""
+"""What can be wrong between an objective's options and the rest of the spec. Light: no numpy, no torch.
+
+That a group is large enough for the objective follows from its capabilities, and is checked by the kernel.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,6 @@ from collections.abc import Iterator
 
 from areal_plugins import CheckContext, Finding
 from areal_plugins.builtin.objectives.options import DapoOptions, PolicyOptions
-
-
-def group(ctx: CheckContext) -> Iterator[Finding]:
-    """A baseline made of the group needs another member."""
-    if ctx.spec.objective.group_size < 2:
-        yield Finding(
-            "group-too-small",
-            f"`{ctx.spec.objective.type}` compares the members of a group, and a group of "
-            f"{ctx.spec.objective.group_size} has nothing to compare",
-            (*ctx.path, "group_size"),
-            hint="use group_size: 2 or more, or reinforce++ or ppo, which need no group",
-        )
 
 
 def divergence(ctx: CheckContext) -> Iterator[Finding]:
@@ -39,17 +30,6 @@ def divergence(ctx: CheckContext) -> Iterator[Finding]:
         )
 
 
-def critic(ctx: CheckContext) -> Iterator[Finding]:
-    """Values come from a critic."""
-    if ctx.spec.objective.critic is None:
-        yield Finding(
-            "missing-critic",
-            f"`{ctx.spec.objective.type}` needs a value model, and there is no critic",
-            (*ctx.path, "critic"),
-            hint="add `critic: {learning_rate: 1.0e-5}` to the objective",
-        )
-
-
 def overlong(ctx: CheckContext) -> Iterator[Finding]:
     """The length penalty rises within the length limit."""
     options: DapoOptions = ctx.options
@@ -64,26 +44,20 @@ def overlong(ctx: CheckContext) -> Iterator[Finding]:
         )
 
 
-def grouped(ctx: CheckContext) -> Iterator[Finding]:
-    """Checks of objectives whose baseline is the group's."""
-    yield from group(ctx)
-    yield from divergence(ctx)
-
-
 def dapo(ctx: CheckContext) -> Iterator[Finding]:
     """Checks of `dapo`."""
-    yield from grouped(ctx)
+    yield from divergence(ctx)
     yield from overlong(ctx)
 
 
 def reinforce_pp(ctx: CheckContext) -> Iterator[Finding]:
-    """Checks of `reinforce++`."""
-    if ctx.options.baseline == "group":
-        yield from group(ctx)
-    yield from divergence(ctx)
-
-
-def ppo(ctx: CheckContext) -> Iterator[Finding]:
-    """Checks of `ppo`."""
-    yield from critic(ctx)
+    """Checks of `reinforce++`, which compares the members of a group only if it is told to."""
+    if ctx.options.baseline == "group" and ctx.spec.objective.group_size < 2:
+        yield Finding(
+            "group-too-small",
+            f"baseline: group compares the members of a group, and a group of {ctx.spec.objective.group_size} "
+            "has nothing to compare",
+            (*ctx.path, "baseline"),
+            hint="use group_size: 2 or more, or baseline: none",
+        )
     yield from divergence(ctx)

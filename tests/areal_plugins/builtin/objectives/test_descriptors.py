@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from areal_core.spec.model import CriticSpec, InferenceSpec, ObjectiveSpec, ReferenceSpec, SamplingSpec, Spec
+from areal_core.spec.model import InferenceSpec, ObjectiveSpec, ReferenceSpec, SamplingSpec, Spec
 from areal_plugins import CheckContext, Finding, ObjectiveDescriptor
 from areal_plugins.builtin.objectives import DESCRIPTORS
 from areal_plugins.builtin.objectives.options import PolicyOptions
@@ -64,19 +64,22 @@ def test_every_policy_gradient_objective_has_the_common_options(descriptor: Obje
 
 @every_descriptor
 def test_a_fitting_spec_has_no_findings(descriptor: ObjectiveDescriptor) -> None:
-    assert findings(descriptor.name, critic=CriticSpec() if descriptor.name == "ppo" else None) == []
+    assert findings(descriptor.name) == []
 
 
 @pytest.mark.parametrize("name", ["grpo", "dr-grpo", "dapo", "gspo", "cispo", "rloo"])
-def test_a_group_of_one_is_found_where_members_are_compared(name: str) -> None:
-    (finding,) = findings(name, group_size=1)
-    assert (finding.code, finding.dotted) == ("group-too-small", "objective.group_size")
+def test_objectives_that_compare_members_need_groups(name: str) -> None:
+    assert BY_NAME[name].capabilities.min_group_size == 2
+
+
+def test_ppo_needs_a_critic() -> None:
+    assert [name for name, descriptor in BY_NAME.items() if descriptor.capabilities.critic] == ["ppo"]
 
 
 def test_reinforce_pp_needs_a_group_for_its_baseline_only() -> None:
     assert findings("reinforce++", group_size=1) == []
     (finding,) = findings("reinforce++", {"baseline": "group"}, group_size=1)
-    assert finding.code == "group-too-small"
+    assert (finding.code, finding.dotted) == ("group-too-small", "objective.baseline")
 
 
 def test_kl_without_a_reference_is_found() -> None:
@@ -91,13 +94,6 @@ def test_an_estimator_without_the_right_gradient_in_the_reward_is_found(estimato
     assert (finding.code, finding.dotted) == ("biased-estimator", "objective.kl_estimator")
 
 
-def test_ppo_without_a_critic_is_found() -> None:
-    (finding,) = findings("ppo")
-    assert (finding.code, finding.dotted) == ("missing-critic", "objective.critic")
-    assert finding.hint is not None
-    assert "critic:" in finding.hint
-
-
 def test_an_overlong_buffer_beyond_the_longest_answer_is_found() -> None:
     assert findings("dapo", {"overlong_buffer": 100}) == []
     (finding,) = findings("dapo", {"overlong_buffer": 101})
@@ -105,13 +101,13 @@ def test_an_overlong_buffer_beyond_the_longest_answer_is_found() -> None:
 
 
 def test_all_findings_come_at_once() -> None:
-    codes = [finding.code for finding in findings("dapo", {"kl": 0.1, "overlong_buffer": 101}, group_size=1)]
-    assert codes == ["group-too-small", "missing-reference", "buffer-too-long"]
+    codes = [finding.code for finding in findings("dapo", {"kl": 0.1, "overlong_buffer": 101})]
+    assert codes == ["missing-reference", "buffer-too-long"]
 
 
 def test_paths_follow_the_section_into_a_stage() -> None:
-    descriptor = BY_NAME["ppo"]
+    descriptor = BY_NAME["grpo"]
     assert descriptor.check is not None
-    context = CheckContext(Spec(), descriptor.options(), ("stages", 1, "objective"))
+    context = CheckContext(Spec(), descriptor.options(kl=0.1), ("stages", 1, "objective"))
     (finding,) = descriptor.check(context)
-    assert finding.dotted == "stages.1.objective.critic"
+    assert finding.dotted == "stages.1.objective.kl"
