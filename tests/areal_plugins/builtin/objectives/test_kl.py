@@ -84,6 +84,21 @@ def test_autograd_through_k3_descends_the_divergence_the_other_way_round(theta: 
 
 
 @settings(deadline=None)
+@given(logits, logits, logits)
+def test_the_gradient_of_each_token_is_that_of_importance_weighted_k3(
+    theta: Tensor, behaviour: Tensor, reference: Tensor
+) -> None:
+    theta.requires_grad_(True)
+    inputs = every_action(theta, behaviour, reference)
+    weighted = (inputs.logp - inputs.behaviour).exp() * kl.estimate(inputs.logp - inputs.reference, "k3")
+    losses, _ = kl.penalty(inputs, options())
+    for ours, theirs in zip(losses, weighted, strict=True):
+        (expected,) = torch.autograd.grad(theirs, theta, retain_graph=True)
+        (found,) = torch.autograd.grad(ours, theta, retain_graph=True)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@settings(deadline=None)
 @given(logits, logits)
 def test_as_a_reward_k1_has_the_gradient_of_the_divergence(theta: Tensor, reference: Tensor) -> None:
     theta.requires_grad_(True)
