@@ -114,11 +114,13 @@ class EnvironmentContext:
     """`name` as in the spec; relative paths in options are already absolute.
 
     `reward` names the reward that the spec gives; None: the environment judges its own tasks.
+    `blocking`: as for rewards.
     """
 
     name: str
     seed: int
     reward: str | None = None
+    blocking: bool = False
 
 
 @frozen

@@ -147,7 +147,7 @@ class RolloutService:
 
     async def _arena(self, entry: EnvironmentPlan, plan: RolloutPlan) -> _Arena:
         given = entry.reward
-        context = EnvironmentContext(entry.name, plan.seed, title(given) if given else None)
+        context = EnvironmentContext(entry.name, plan.seed, title(given) if given else None, plan.blocking)
         environment = await self._build(entry.environment, context)
         judge = Judge(title(entry.environment))
         if given:
