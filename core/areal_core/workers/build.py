@@ -118,7 +118,8 @@ def _converter() -> Converter:
 
     converter = Converter(forbid_extra_keys=True)
     converter.register_unstructure_hook(PurePath, str)
-    converter.register_structure_hook_func(lambda kind: kind in (str, int, float, bool, bytes), _exactly)
+    for kind in (str, int, float, bool, bytes):
+        converter.register_structure_hook(kind, _exactly)
     converter.register_structure_hook(Path, lambda value, _: Path(_exactly(value, str)))
     configure_union_passthrough(str | int | float | bool | bytes | None, converter)
     return converter

@@ -21,4 +21,4 @@ async def dial(address: str, key: bytes, card: Card) -> Link:
         theirs = await greet(wire, "dialer", key, card)
     except (OSError, Refused) as error:
         raise WorkerLost(address, f"cannot be reached: {error}") from error
-    return Link(wire, theirs.name, methods_of(service_class(theirs.role)))
+    return Link(wire, theirs.name, methods_of(service_class(theirs.role)) if theirs.role else {})

@@ -51,8 +51,8 @@ class Hello:
     """What a stranger may know."""
 
     magic: str = "areal"
-    protocol: int = PROTOCOL
-    release: str = field(factory=_release)
+    protocol: int = field(factory=lambda: PROTOCOL)
+    release: str = field(factory=lambda: _release())
     nonce: bytes = field(factory=lambda: secrets.token_bytes(16))
 
 

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 from attrs import frozen
@@ -50,7 +51,7 @@ async def host(options: HostOptions, key: bytes) -> None:
     over, doors = asyncio.Event(), _Doors(key)
     _end_on_signals(over)
     if options.lifeline:
-        Lifeline(over, path_of(options.connect))
+        Lifeline(over, _sockets(options.connect))
     async with AsyncExitStack() as owned:
         owned.push_async_callback(doors.close)
         card = await doors.open(options)
@@ -107,6 +108,11 @@ def _beside(address: str) -> str:
     if (door := path_of(address)) is not None:
         return f"unix:{door.with_name(f'{os.getpid()}.sock')}"
     return f"{address.rpartition(':')[0]}:0"
+
+
+def _sockets(address: str) -> list[Path]:
+    paths = map(path_of, (address, _beside(address)))
+    return [path for path in paths if path is not None]
 
 
 def _import_as_there(controller: Card) -> None:

@@ -6,13 +6,18 @@ import asyncio
 import atexit
 import logging
 import os
+import select
 import signal
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 ORPHAN_GRACE = 5.0
 """Seconds that cleaning up may take once the controller is gone."""
+
+LAST_LOOK = 0.2
+"""Seconds to wait at the exit for the lifeline's end: the link's may have come just before it."""
 
 log = logging.getLogger(__name__)
 
@@ -20,13 +25,13 @@ log = logging.getLogger(__name__)
 class Lifeline:
     """Standard input, which must be a pipe that only the controller's process holds open; made before all else.
 
-    When it ends, `over` is set. A thread watches it, so that a worker whose loop hangs ends too. The
-    last worker to end removes the controller's socket `door` and its folder.
+    When it ends, `over` is set. A thread watches it, so that a worker whose loop hangs ends too. Then
+    `sockets`, the worker's own and the controller's, are removed, and by the last worker their folder.
     """
 
-    def __init__(self, over: asyncio.Event, door: Path | None) -> None:
+    def __init__(self, over: asyncio.Event, sockets: Sequence[Path]) -> None:
         self._over, self._loop = over, asyncio.get_running_loop()
-        self._door = door
+        self._sockets = sockets
         self._broken = False
         atexit.register(self._sweep)  # the first to be registered runs last
         threading.Thread(target=self._watch, name="lifeline", daemon=True).start()
@@ -36,31 +41,33 @@ class Lifeline:
             pass
         log.warning("the controller is gone")
         self._broken = True
-        deadline(ORPHAN_GRACE)
+        deadline(ORPHAN_GRACE, self._sweep)
         with suppress(RuntimeError):  # the loop has ended by itself meanwhile
             self._loop.call_soon_threadsafe(self._over.set)
 
     def _sweep(self) -> None:
-        if not self._broken:
+        if not self._broken and not select.select([0], [], [], LAST_LOOK)[0]:
             return
-        if self._door is not None:
-            self._door.unlink(missing_ok=True)
+        for socket in self._sockets:
+            socket.unlink(missing_ok=True)
             with suppress(OSError):  # other workers still have their sockets there
-                self._door.parent.rmdir()
+                socket.parent.rmdir()
         _kill_group()
 
 
-def deadline(seconds: float) -> None:
-    """End this process after so long, with all that it has started."""
-    timer = threading.Timer(seconds, _give_up, (seconds,))
+def deadline(seconds: float, last: Callable[[], None] | None = None) -> None:
+    """End this process after so long, with all that it has started; before that, do `last`."""
+
+    def give_up() -> None:
+        log.error("ending took longer than %g s", seconds)
+        if last is not None:
+            last()
+        _kill_group()
+        os._exit(1)
+
+    timer = threading.Timer(seconds, give_up)
     timer.daemon = True
     timer.start()
-
-
-def _give_up(seconds: float) -> None:
-    log.error("ending took longer than %g s", seconds)
-    _kill_group()
-    os._exit(1)
 
 
 def _kill_group() -> None:
