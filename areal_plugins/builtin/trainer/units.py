@@ -1,0 +1,117 @@
+"""A batch as flat columns: the arrays an objective sees, and where each trained unit's token stands."""
+
+from __future__ import annotations
+
+import numpy as np
+from attrs import frozen
+
+from areal_core.data import NO_VERSION, Batch
+from areal_core.errors import InputError
+from areal_core.protocols import BatchArrays
+
+_STEP_BITS = (1 << 40) - 1
+"""The step inside a version's code, see `areal_core.data.WeightVersion`."""
+
+
+@frozen(eq=False)
+class Units:
+    """The S trajectories of a batch, one after another.
+
+    `tokens` [N] holds all of them whole, prompts too; trajectory s is `tokens[starts[s]:]`, of which
+    the model must read the first `needed[s]` (all before its last trained unit). Of the T units that
+    objectives see (`arrays`), `trained` [t] are trained on; `position` [t] is each one's place in its
+    trajectory, `owner` [t] the trajectory, and `drawn` [t] says whether a policy drew it (no
+    demonstration). `lengths` [S] counts trained units; `members` are the trajectories of each group.
+    """
+
+    arrays: BatchArrays
+    tokens: np.ndarray
+    starts: np.ndarray
+    needed: np.ndarray
+    trained: np.ndarray
+    position: np.ndarray
+    owner: np.ndarray
+    drawn: np.ndarray
+    lengths: np.ndarray
+    members: tuple[np.ndarray, ...]
+
+    @property
+    def targets(self) -> np.ndarray:
+        """[t] the token drawn at each trained unit."""
+        drawn: np.ndarray = self.tokens[self.starts[self.owner] + self.position]
+        return drawn
+
+
+def flatten(batch: Batch) -> Units:
+    """The columns of `batch`.
+
+    Raises:
+        InputError: a column is missing or of another length, or a unit is trained on that is part
+            of the prompt; names the trajectory.
+
+    """
+    trajectories = batch.trajectories
+    if not trajectories:
+        raise InputError(f"batch {batch.step}", "it has no trajectories")
+    columns = {name: _concatenated(batch, name) for name in ("tokens", "mask", "logprobs", "versions")}
+    sizes = np.array([len(t.columns["tokens"]) for t in trajectories])
+    prompts = np.array([t.prompt_length for t in trajectories])
+    starts = np.cumsum(sizes) - sizes
+    owner_all = np.repeat(np.arange(len(sizes)), sizes)
+    position_all = np.arange(len(owner_all)) - starts[owner_all]
+
+    seen = position_all >= prompts[owner_all]
+    masked, versions = columns["mask"] != 0, columns["versions"]
+    _check_prompts(batch, owner_all[masked & ~(seen & (position_all > 0))])
+
+    drawn = masked & (versions != NO_VERSION)
+    lag = np.where(drawn, batch.step - (versions & _STEP_BITS), 0)
+    mask = masked[seen]
+    trained = np.flatnonzero(mask)
+    position, owner = position_all[seen][trained], owner_all[seen][trained]
+    needed = np.zeros(len(sizes), dtype=np.int64)
+    needed[owner] = position  # ascending within a trajectory: the last one stays
+    counts = [len(group.trajectories) for group in batch.groups]
+    arrays = BatchArrays(
+        step=batch.step,
+        rewards=np.array([t.reward for t in trajectories], dtype=np.float64),
+        group=np.repeat(np.arange(len(counts)), counts),
+        truncated=np.array([t.finish == "length" for t in trajectories]),
+        trajectory=owner_all[seen],
+        mask=mask.astype(np.float64),
+        behaviour=columns["logprobs"][seen].astype(np.float64),
+        lag=lag[seen],
+    )
+    return Units(
+        arrays=arrays,
+        tokens=columns["tokens"].astype(np.int64),
+        starts=starts,
+        needed=needed,
+        trained=trained,
+        position=position,
+        owner=owner,
+        drawn=drawn[seen][trained],
+        lengths=np.bincount(owner, minlength=len(sizes)),
+        members=tuple(np.split(np.arange(len(sizes)), np.cumsum(counts)[:-1])),
+    )
+
+
+def _concatenated(batch: Batch, name: str) -> np.ndarray:
+    try:
+        parts = [t.columns[name] for group in batch.groups for t in group]
+    except KeyError:
+        raise InputError(f"batch {batch.step}", f"a trajectory has no column {name!r}") from None
+    for group in batch.groups:
+        for t in group:
+            if len(t.columns[name]) != len(t.columns["tokens"]):
+                where = f"batch {batch.step}: group {group.sequence}: member {t.member}"
+                problem = f"column {name!r} has {len(t.columns[name])} entries for {len(t.columns['tokens'])} tokens"
+                raise InputError(where, problem)
+    return np.concatenate(parts)
+
+
+def _check_prompts(batch: Batch, wrong: np.ndarray) -> None:
+    if wrong.size:
+        trajectory = batch.trajectories[wrong[0]]
+        where = f"batch {batch.step}: trajectory {wrong[0]} (member {trajectory.member})"
+        raise InputError(where, "a unit of the prompt, or one with nothing before it, is marked to be trained on")
