@@ -700,7 +700,7 @@ def test_an_unknown_environment_is_named_with_the_known_ones() -> None:
 def test_an_environment_is_told_whether_a_reward_judges(reward: bool, told: str | None) -> None:
     async def main() -> None:
         async with serving(Engine(), plan(reward)):
-            assert World.context == EnvironmentContext("world", 11, told)
+            assert EnvironmentContext("world", 11, told) == World.context
 
     asyncio.run(main())
 
