@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attrs import NOTHING, evolve, fields, frozen
 
 from areal_core.descriptors import Mechanism, TransportDescriptor
-from areal_core.protocols import ModuleRef
 from areal_core.requirements import unmet_requirements
 from areal_core.spec.catalog import Catalog
 from areal_core.spec.model import Spec
@@ -66,9 +66,8 @@ def report_devices(choice: Choice, needed: int, catalog: Catalog) -> None:
 
 
 def _platform(part: Part) -> Platform:
-    from areal_core.workers.build import load  # imports the component
-
-    platform: Platform = load(ModuleRef(part.kind, part.name, part.descriptor.factory, ""))(part.options, None)
+    module, _, attribute = part.descriptor.factory.partition(":")
+    platform: Platform = getattr(import_module(module), attribute)(part.options, None)
     return platform
 
 

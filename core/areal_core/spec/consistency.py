@@ -141,10 +141,11 @@ def companions(scene: Scene) -> Conflicts:
     if needs is None or trainer is None:
         return
     for companion in ("critic", "reference"):
-        needed = getattr(needs, companion) or getattr(scene.spec.objective, companion) is not None
-        if needed and not getattr(trainer, companion):
+        implied, asked = getattr(needs, companion), getattr(scene.spec.objective, companion) is not None
+        if (implied or asked) and not getattr(trainer, companion):
             message = f"trainer {scene.name('training')} has no {companion}, which {scene.name('objective')} needs"
-            yield conflict(f"no-{companion}", message, "objective.type", "training.backend")
+            where = "objective.type" if implied else f"objective.{companion}"
+            yield conflict(f"no-{companion}", message, where, "training.backend")
 
 
 def optimizer(scene: Scene) -> Conflicts:

@@ -44,10 +44,15 @@ def locate(finding: Finding, tree: Node) -> Finding:
     """`finding` with the place its path leads to, or the nearest one that is written."""
     if finding.location is not None:
         return finding
-    node, missing = tree.nearest(finding.path)
+    return evolve(finding, location=_aim(tree, finding.path))
+
+
+def _aim(tree: Node, path: SpecPath) -> Location:
+    node, missing = tree.nearest(path)
     if node is tree:  # nothing on the way is written: the file as a whole
-        return evolve(finding, location=Location(tree.source.name, 1, 1))
-    return evolve(finding, location=node.key_location if missing else node.location)
+        return Location(tree.source.name, 1, 1)
+    bare_name = isinstance(node.value, str) and len(missing) == 1
+    return node.location if bare_name or not missing else node.key_location
 
 
 def tidy(findings: Iterable[Finding]) -> list[Finding]:

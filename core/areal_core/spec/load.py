@@ -78,6 +78,7 @@ def compose(source: Source, report: Report) -> Node:
     """
     try:
         _refuse_directives(source, report)
+        _refuse_brackets(source, report)
         composed = _yaml().compose(source.text)
         root = _Builder(source, report).node(composed) if composed is not None else Node(None, source)
     except ReaderError as error:
@@ -90,6 +91,15 @@ def compose(source: Source, report: Report) -> Node:
     except RecursionError:
         _refuse_depth(source, report)
     return root
+
+
+def _refuse_brackets(source: Source, report: Report) -> None:
+    """Brackets far beyond any spec: the reader's time grows with the square of their depth."""
+    depth = 0
+    for bracket in re.finditer(r"[\[\]{}]", source.text):
+        depth += 1 if bracket.group() in "[{" else -1
+        if depth > 5 * MAX_DEPTH:
+            _refuse_depth(source, report)
 
 
 def _refuse_depth(source: Source, report: Report, span: Span | None = None) -> None:
@@ -186,7 +196,7 @@ class _Builder:
 def _span(composed: Any) -> Span:
     start, end = composed.start_mark, composed.end_mark
     one_line = start.line == end.line and isinstance(composed, ScalarNode)
-    return Span(start.line, start.column, max(1, end.column - start.column) if one_line else 1)
+    return Span(start.line, start.column, end.column - start.column if one_line else 1)
 
 
 def _kind(composed: Any) -> str:

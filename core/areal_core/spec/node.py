@@ -47,7 +47,7 @@ class Source:
 
 @frozen
 class Span:
-    """A piece of one line; line and column count from 0."""
+    """A piece of one line; line and column count from 0. A value that is left out has no width."""
 
     line: int = 0
     column: int = 0
@@ -71,8 +71,8 @@ class Node:
     @property
     def location(self) -> Location:
         """Where to point when the value is at fault: at a scalar itself, else at its key."""
-        nested = isinstance(self.value, dict | list)
-        return self.source.location(self.key if nested and self.key else self.span)
+        unseen = isinstance(self.value, dict | list) or not self.span.width
+        return self.source.location(self.key if unseen and self.key else self.span)
 
     @property
     def key_location(self) -> Location:

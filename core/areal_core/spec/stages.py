@@ -47,17 +47,14 @@ class StageTree:
 
 def split(tree: Node, report: Report) -> tuple[Node, list[StageTree]]:
     """The spec without its stages, and each stage merged over it."""
-    stages = tree.value.get("stages")
+    stages = tree.value.get("stages", Node([], tree.source))
     base = tree.with_value({key: child for key, child in tree.value.items() if key != "stages"})
-    if stages is None:
-        return base, [StageTree(SINGLE, None, base)]
-    if not isinstance(stages.value, list):
-        if stages.value is not UNKNOWN:
-            report.error("bad-type", "stages must be a list", ("stages",), location=stages.location)
-        return base, [StageTree(SINGLE, None, base)]
-    if not stages.value:
-        report.error("bad-value", "stages is empty", ("stages",), "remove the key", stages.location)
-    return base, list(_stages(base, stages.value, report))
+    found: list[StageTree] = []
+    if isinstance(stages.value, list):
+        found = list(_stages(base, stages.value, report))
+    elif stages.value is not UNKNOWN:
+        report.error("bad-type", "stages must be a list", ("stages",), location=stages.location)
+    return base, found or [StageTree(SINGLE, None, base)]
 
 
 def _stages(base: Node, items: list[Node], report: Report) -> Iterator[StageTree]:
