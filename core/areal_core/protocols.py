@@ -622,7 +622,7 @@ class WorkerSpec:
 
 
 class Peer(Protocol):
-    """The other end of a link to a service: see `workers.services` for what each role offers."""
+    """The other end of a link to a service: see `workers.service` for the roles."""
 
     name: str
 

@@ -65,13 +65,13 @@ class _Host:
     def __init__(self, name: str, service: Service) -> None:
         self.name, self.service = name, service
         self.gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: dict[asyncio.Task[Any], None] = {}  # in order, so that a kill is deterministic
         self._closed = False
 
     def end(self, reason: str) -> None:
         if not self.gone.done():
             self.gone.set_result(reason)
-        for task in self._running:
+        for task in tuple(self._running):
             task.cancel()
 
     async def close(self) -> None:
@@ -92,7 +92,7 @@ class _Host:
             work.close()
             raise WorkerLost(self.name, self.gone.result())
         task = asyncio.create_task(work)
-        self._running.add(task)
+        self._running[task] = None
         try:
             return await task
         except asyncio.CancelledError:
@@ -102,7 +102,7 @@ class _Host:
         except Exception as error:
             raise RemoteError(self.name, method, as_remote(error)) from error
         finally:
-            self._running.discard(task)
+            del self._running[task]
 
 
 def _cancelled() -> bool:

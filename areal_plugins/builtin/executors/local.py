@@ -40,7 +40,7 @@ class LocalExecutor:
     def __init__(self, options: LocalOptions, context: ExecutorContext) -> None:
         self._options, self._context = options, context
         self._key = secrets.token_bytes(32)
-        self._folder = Path(tempfile.mkdtemp(prefix="areal-"))
+        self._folder: Path | None = None
         self._listener = Listener(self._accept)
         self._binding = asyncio.Lock()
         self._arrivals: dict[str, Arrival] = {}
@@ -77,13 +77,19 @@ class LocalExecutor:
             process.kill()
         await asyncio.gather(*(process.swept for process in self._processes))
         await self._listener.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _bind(self) -> None:
         async with self._binding:
             if not self._listener.address:
-                unix = HAS_UNIX if self._options.link == "auto" else self._options.link == "unix"
-                await self._listener.bind(f"unix:{self._folder / 'controller.sock'}" if unix else "tcp:127.0.0.1:0")
+                await self._listener.bind(self._door())
+
+    def _door(self) -> str:
+        if self._options.link == "tcp" or not HAS_UNIX:
+            return "tcp:127.0.0.1:0"
+        self._folder = Path(tempfile.mkdtemp(prefix="areal-"))
+        return f"unix:{self._folder / 'controller.sock'}"
 
     async def _accept(self, wire: Wire) -> None:
         mine = Card("controller", path=tuple(map(os.path.abspath, sys.path)), files=self._context.files)

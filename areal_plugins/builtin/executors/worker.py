@@ -87,7 +87,7 @@ class LocalWorker:
         silent, heard = 0, self._link.heard
         while not self._link.gone.done():
             self._link.beat()
-            await asyncio.sleep(timeout / BEATS)
+            await asyncio.wait({self._link.gone}, timeout=timeout / BEATS)
             silent = silent + 1 if self._link.heard == heard else 0
             heard = self._link.heard
             if silent == BEATS:

@@ -37,7 +37,7 @@ def _run(options: HostOptions, key: bytes) -> int:
     try:
         asyncio.run(host(options, key))
     except (ArealError, OSError) as error:
-        logging.getLogger(__name__).error("%s cannot serve: %s", options.name, error)
+        logging.getLogger(__name__).error("worker %s: %s", options.name, error)
         return error.exit_code if isinstance(error, ArealError) else 1
     return 0
 

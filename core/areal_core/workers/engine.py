@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from attrs import frozen
@@ -67,7 +67,10 @@ class EngineService:
         """
         live = self._sound("generate")
         with blaming(live.name, f"generate {request.id}"):
-            async with aclosing(live.engine.generate(request)) as completions:  # type: ignore[type-var]
+            completions = live.engine.generate(request)
+            async with AsyncExitStack() as owned:
+                if isinstance(completions, AsyncGenerator):
+                    owned.push_async_callback(completions.aclose)
                 async for completion in completions:
                     self._sound("generate")
                     yield completion

@@ -90,7 +90,7 @@ class WorkerGroup:
             rank.kill()
 
     async def close(self) -> None:
-        """End the links; the processes go on."""
+        """End the links."""
         await asyncio.gather(*(rank.close() for rank in self.ranks))
 
     async def _together(self, calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:

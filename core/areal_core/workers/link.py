@@ -18,6 +18,9 @@ from areal_core.workers.outgoing import Outgoing
 from areal_core.workers.service import Method, Service, methods_of
 from areal_core.workers.wire import Wire
 
+CLOSE_GRACE = 1.0
+"""Seconds that the other end gets to read what was sent before a close."""
+
 Explain = Callable[[str], Awaitable[str]]
 """Makes of the wire's reason the real one (the exit code of a process, say); must not take long."""
 
@@ -78,6 +81,8 @@ class Link:
     async def close(self) -> None:
         """Send what is queued, then end; calls under way fail."""
         self._wire.close()
+        await asyncio.wait({self._wire.lost}, timeout=CLOSE_GRACE)
+        self._wire.abort("the other end did not read what was left to send")
         await asyncio.shield(self._end)
 
     def abort(self, reason: str) -> None:

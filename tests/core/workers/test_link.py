@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from areal_core.data import TaskRef
 from areal_core.errors import InputError, RemoteError, WorkerLost
+from areal_core.workers import link as link_module
 from areal_core.workers.link import Link
 from areal_core.workers.message import Kind, Packer
 from areal_core.workers.outgoing import WINDOW
@@ -346,6 +347,24 @@ def test_a_link_that_has_ended_says_why(linked: Linked) -> None:
                 await link.call("double", np.ones(1))
             with pytest.raises(WorkerLost, match="SIGKILL"):
                 await anext(link.stream("count", 1))
+
+    run(test)
+
+
+def test_closing_does_not_wait_for_an_end_that_has_stopped_reading(
+    linked: Linked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_module, "CLOSE_GRACE", 0)
+
+    async def test() -> None:
+        async with linked(Toys()) as (link, served):
+            assert served._wire._transport is not None
+            served._wire._transport.pause_reading()
+            call = asyncio.create_task(link.call("double", np.zeros(1_000_000)))
+            await asyncio.sleep(0)
+            await link.close()
+            with pytest.raises(WorkerLost, match="this end closed the link"):
+                await call
 
     run(test)
 

@@ -333,6 +333,7 @@ def test_a_worker_nobody_expects_is_sent_away(office: Office) -> None:
 
 def test_the_sockets_are_out_of_other_users_reach(office: Office) -> None:
     folder = office.executor._folder
+    assert folder is not None
     assert folder.stat().st_mode & 0o777 == 0o700
     assert len(list(folder.iterdir())) == 3
 
@@ -498,9 +499,7 @@ def test_a_worker_of_another_version_is_refused_at_the_start(
     async def test() -> None:
         executor = make(tmp_path)
         try:
-            with pytest.raises(
-                WorkerLost, match=f"w cannot serve: {field.strip('_').lower()} {there} at the other end"
-            ):
+            with pytest.raises(WorkerLost, match=f"worker w: {field.strip('_').lower()} {there} at the other end"):
                 await executor.start(spec("w"))
         finally:
             await executor.close()
