@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from areal_core.spec.tasks import evaluates
 from areal_plugins import CheckContext, Finding, Severity
 
 GET_GSM8K = (
@@ -16,7 +15,7 @@ GET_GSM8K = (
 def held_out(context: CheckContext) -> Iterator[Finding]:
     """An evaluation on `test` needs tasks that are held out."""
     options, evaluation = context.options, context.spec.evaluation
-    if evaluation.split == "test" and evaluates(evaluation) and not (options.test_path or options.test_fraction):
+    if evaluation.split == "test" and evaluation.enabled and not (options.test_path or options.test_fraction):
         message = "no tasks are held out to evaluate on"
         hint = "add test_path or test_fraction, or switch evaluation off: {before: false, after: false}"
         yield Finding("no-test-tasks", message, context.path, hint)

@@ -215,7 +215,7 @@ class ObjectiveSpec:
     """What is optimized. Private options stand inline."""
 
     type: str = _doc("Objective.", "grpo")
-    group_size: int = _doc("Rollouts of one task.", 8, ge=1)
+    group_size: int = _doc("Rollouts of one task; demonstrations are always single.", 8, ge=1)
     reference: ReferenceSpec | None = _doc("Frozen policy for KL.", None)
     critic: CriticSpec | None = _doc("Value model.", None)
     options: Mapping[str, Any] = field(factory=dict)
@@ -263,6 +263,11 @@ class EvaluationSpec:
     samples: int = _doc("Tasks an evaluation.", 128, ge=1)
     split: str = _doc("Which tasks.", "test")
     sampling: SamplingSpec | None = _doc("Greedy unless said otherwise; length and stops as in inference.", None)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether any evaluation happens."""
+        return self.before or self.after or self.every is not None
 
 
 @frozen

@@ -140,7 +140,7 @@ class _Examination:
         structured = structure(stage.tree, catalog) if stage.overrides is not None else shared
         refuse_fixed(shared, structured, stage.name, report)
         parts = {**structured.parts, **{choice.part.path: choice.part for choice in (platform, transport) if choice}}
-        spec = _completed(structured.spec, parts, stage.tree)
+        spec = _completed(structured.spec, parts)
         scene = Scene(spec, parts, _axes(self.manager))
         for found in (*conflicts(scene), *environment_conflicts(scene)):
             if structured.trusted(*found.reads):
@@ -155,8 +155,8 @@ def _left_open(path: SpecPath) -> bool:
     return section is not None and section.auto
 
 
-def _completed(spec: Spec, parts: Mapping[SpecPath, Part], tree: Node) -> Spec:
-    """What the chosen objective implies: its critic and reference, and single demonstrations."""
+def _completed(spec: Spec, parts: Mapping[SpecPath, Part]) -> Spec:
+    """What the chosen objective implies: its critic and reference, and that demonstrations come one by one."""
     part = parts.get(("objective",))
     if part is None or part.descriptor is None:
         return spec
@@ -165,7 +165,7 @@ def _completed(spec: Spec, parts: Mapping[SpecPath, Part], tree: Node) -> Spec:
         objective = evolve(objective, critic=CriticSpec())
     if needs.reference and objective.reference is None:
         objective = evolve(objective, reference=ReferenceSpec())
-    if needs.source == "demonstrate" and tree.nearest(("objective", "group_size"))[1]:
+    if needs.source == "demonstrate":
         objective = evolve(objective, group_size=1)
     return evolve(spec, objective=objective)
 

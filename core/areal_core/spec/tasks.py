@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from areal_core.descriptors import EnvironmentCapabilities
 from areal_core.errors import Severity
 from areal_core.spec.model import EvaluationSpec
 from areal_core.spec.scene import Conflict, Scene, conflict
@@ -20,6 +21,7 @@ def environment_conflicts(scene: Scene) -> Conflicts:
         return
     yield from _names(scene)
     yield from _weights(scene)
+    yield from _evaluation(scene)
     for index, part in scene.environments():
         yield from _one(scene, index, part.name, part.descriptor.capabilities)
 
@@ -43,25 +45,30 @@ def _weights(scene: Scene) -> Conflicts:
         yield conflict("no-weight", "every environment has weight 0, so no task is ever drawn", *reads)
 
 
-def _one(scene: Scene, index: int, type_name: str, able: object) -> Conflicts:
-    environment, path = scene.spec.environments[index], f"environments.{index}"
-    splits, scores = getattr(able, "splits", ()), getattr(able, "scores", False)
-    objective = scene.capabilities("objective")
-    demonstrates = objective is not None and objective.source == "demonstrate"
+def _evaluation(scene: Scene) -> Conflicts:
+    """Evaluations that were asked for have tasks."""
     evaluation = scene.spec.evaluation
-    for split, used in (("train", environment.weight > 0), (evaluation.split, evaluates(evaluation))):
-        if used and split not in splits:
-            message = f"{type_name} has no split {split!r}; it has {', '.join(splits) or 'none'}"
-            at = path if split == "train" and split != evaluation.split else "evaluation.split"
-            yield conflict("no-split", message, at, path)
-    if environment.reward is None and not scores and not (demonstrates and not evaluates(evaluation)):
-        message = f"{type_name} does not judge its tasks, and has no reward"
-        yield conflict("no-reward", message, path, f"{path}.reward", hint="add `reward: ...`")
-    if demonstrates and environment.weight > 0 and not getattr(able, "demonstrations", False):
-        message = f"{type_name} has no demonstrations, which {scene.name('objective')} imitates"
+    asked = evaluation.every is not None or evaluation.split != EvaluationSpec().split
+    able = [part.descriptor.capabilities for _, part in scene.environments()]
+    known = len(able) == len(scene.spec.environments)
+    if asked and known and not any(evaluation.split in each.splits for each in able):
+        splits = sorted({split for each in able for split in each.splits})
+        message = f"no environment has the split {evaluation.split!r} that is evaluated"
+        yield conflict("no-split", message, "evaluation.split", hint=f"there are: {', '.join(splits)}")
+
+
+def _one(scene: Scene, index: int, name: str, able: EnvironmentCapabilities) -> Conflicts:
+    environment, path = scene.spec.environments[index], f"environments.{index}"
+    objective = scene.capabilities("objective")
+    imitates = objective is not None and objective.source == "demonstrate"
+    evaluation = scene.spec.evaluation
+    trains, evaluates = environment.weight > 0, evaluation.enabled and evaluation.split in able.splits
+    if trains and "train" not in able.splits:
+        yield conflict("no-split", f"{name} has no tasks to train on, only {', '.join(able.splits)}", f"{path}.type")
+    if environment.reward is None and not able.scores and ((trains and not imitates) or evaluates):
+        yield conflict(
+            "no-reward", f"{name} does not judge its tasks", path, f"{path}.reward", hint="add `reward: ...`"
+        )
+    if trains and imitates and not able.demonstrations:
+        message = f"{name} has no demonstrations, which {scene.name('objective')} imitates"
         yield conflict("no-demonstrations", message, f"{path}.type", "objective.type")
-
-
-def evaluates(evaluation: EvaluationSpec) -> bool:
-    """Whether any evaluation happens."""
-    return evaluation.before or evaluation.after or evaluation.every is not None

@@ -35,10 +35,9 @@ def test_the_old_components_options_do_not_leak(build):
     assert warmup.spec.objective.options == {}
 
 
-def test_demonstrations_come_one_by_one_unless_said_otherwise(build):
-    assert build(STAGES).stages[0].spec.objective.group_size == 1
-    merged = build(STAGES.replace("objective: sft", "objective: {type: sft}")).stages[0]
-    assert merged.spec.objective.group_size == 4
+def test_demonstrations_come_one_by_one(build):
+    merged = STAGES.replace("objective: sft", "objective: {type: sft}")
+    assert [build(text).stages[0].spec.objective.group_size for text in (STAGES, merged)] == [1, 1]
 
 
 def test_an_objective_with_a_critic_gets_one(build):

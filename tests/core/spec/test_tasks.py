@@ -41,6 +41,22 @@ def test_an_environment_that_judges_needs_no_reward_and_may_be_given_one(build):
     assert experiment.stages[0].environments[0].reward.options.timeout == 2.0
 
 
+def test_an_environment_may_be_there_to_train_on_or_to_evaluate_only(build, extended):
+    from areal_core import descriptors as d
+
+    only = [
+        d.EnvironmentDescriptor(
+            name=split,
+            summary="x",
+            factory="areal_spec_fakes:make",
+            capabilities=d.EnvironmentCapabilities(splits=(split,), scores=True),
+        )
+        for split in ("train", "test")
+    ]
+    build("evaluation: {every: 5}", "environments=[train, {type: test, weight: 0}]", manager=extended(*only))
+    build("", "environments=[train]", manager=extended(*only))
+
+
 def test_demonstrations_are_needed_where_they_are_imitated(errors):
     text = "model: tiny\nobjective: sft\nenvironments: [{type: jsonl, path: /dev/null, reward: math}]\n"
     assert [e.split()[0] for e in errors(text)] == ["no-demonstrations"]
