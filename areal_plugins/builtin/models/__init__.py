@@ -91,6 +91,18 @@ def _local_problems(directory: Path) -> Iterable[str]:
         yield f"{directory} has no config.json"
 
 
+def _hf_parameters(options: HfOptions) -> int | None:
+    from areal_plugins.builtin.models.size import hf_parameters  # when asked
+
+    return hf_parameters(options)
+
+
+def _tiny_parameters(options: TinyOptions) -> int:
+    from areal_plugins.builtin.models.size import tiny_parameters  # when asked
+
+    return tiny_parameters(options)
+
+
 _TORCH = ("transformers>=4.56", "safetensors>=0.5")
 
 DESCRIPTORS: tuple[ModelDescriptor, ...] = (
@@ -101,6 +113,7 @@ DESCRIPTORS: tuple[ModelDescriptor, ...] = (
         options=HfOptions,
         requires=_TORCH,
         check=check_hf,
+        parameters=_hf_parameters,
     ),
     ModelDescriptor(
         name="tiny",
@@ -110,5 +123,6 @@ DESCRIPTORS: tuple[ModelDescriptor, ...] = (
         capabilities=ModelCapabilities(random_start=True),
         requires=_TORCH,
         check=check_tiny,
+        parameters=_tiny_parameters,
     ),
 )

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-SPECIAL = ("<pad>", "<eos>")
+from areal_plugins.builtin.models.size import SPECIAL
+
 PAD, EOS = range(len(SPECIAL))
 
 

@@ -15,8 +15,9 @@ from safetensors.numpy import save_file
 from areal_core.protocols import ModelContext
 from areal_plugins import InputError
 from areal_plugins.builtin.models import TinyOptions, tiny_problems
-from areal_plugins.builtin.models.characters import EOS, PAD, SPECIAL, write_tokenizer
+from areal_plugins.builtin.models.characters import EOS, PAD, write_tokenizer
 from areal_plugins.builtin.models.once import made_once
+from areal_plugins.builtin.models.size import shapes, vocabulary
 from areal_plugins.builtin.models.tokenizer import HuggingFaceTokenizer
 
 _FORMAT = 1  # part of the directory's name: a change of what is written must not find older ones
@@ -70,7 +71,7 @@ def config(options: TinyOptions) -> dict[str, Any]:
         "architectures": [name],
         "model_type": options.architecture,
         "dtype": "float32",
-        "vocab_size": _vocabulary(options),
+        "vocab_size": vocabulary(options),
         "hidden_size": options.hidden_size,
         "num_hidden_layers": options.layers,
         "num_attention_heads": options.heads,
@@ -93,7 +94,7 @@ def weights(options: TinyOptions, seed: int) -> Iterator[tuple[str, np.ndarray]]
 
     A parameter's values depend on the seed and its name alone, not on the order of drawing.
     """
-    for name, shape in _shapes(options):
+    for name, shape in shapes(options):
         if name.endswith("norm.weight"):
             yield name, np.ones(shape, dtype=np.float32)
         elif name.endswith(".bias"):
@@ -106,36 +107,6 @@ def _normal(stream: str, shape: Sequence[int], scale: float) -> np.ndarray:
     key = int.from_bytes(hashlib.sha256(stream.encode()).digest()[:16], "little")
     drawn = np.random.Generator(np.random.Philox(key=key)).standard_normal(tuple(shape), dtype=np.float32)
     return drawn * np.float32(scale)
-
-
-def _shapes(options: TinyOptions) -> Iterator[tuple[str, tuple[int, ...]]]:
-    hidden, vocabulary = options.hidden_size, _vocabulary(options)
-    yield "model.embed_tokens.weight", (vocabulary, hidden)
-    for layer in range(options.layers):
-        for name, shape in _layer_shapes(options):
-            yield f"model.layers.{layer}.{name}", shape
-    yield "model.norm.weight", (hidden,)
-    if not options.tie_embeddings:
-        yield "lm_head.weight", (vocabulary, hidden)
-
-
-def _layer_shapes(options: TinyOptions) -> Iterator[tuple[str, tuple[int, ...]]]:
-    hidden, wide = options.hidden_size, options.intermediate
-    narrow = hidden // options.heads * options.kv_heads
-    for name, rows in (("q", hidden), ("k", narrow), ("v", narrow)):
-        yield f"self_attn.{name}_proj.weight", (rows, hidden)
-        if options.architecture == "qwen2":
-            yield f"self_attn.{name}_proj.bias", (rows,)
-    yield "self_attn.o_proj.weight", (hidden, hidden)
-    yield "mlp.gate_proj.weight", (wide, hidden)
-    yield "mlp.up_proj.weight", (wide, hidden)
-    yield "mlp.down_proj.weight", (hidden, wide)
-    yield "input_layernorm.weight", (hidden,)
-    yield "post_attention_layernorm.weight", (hidden,)
-
-
-def _vocabulary(options: TinyOptions) -> int:
-    return len(SPECIAL) + len(options.alphabet)
 
 
 def _write_json(file: Path, value: dict[str, Any]) -> None:

@@ -1,0 +1,67 @@
+"""How many parameters a model has, without loading it: for `explain`, so free of torch and numpy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+
+from areal_plugins.builtin.models import HfOptions, TinyOptions
+
+SPECIAL = ("<pad>", "<eos>")
+"""The special tokens of `tiny`, in the order of their ids."""
+
+
+def hf_parameters(options: HfOptions) -> int | None:
+    """Counted from the headers of the directory's safetensors; None for a hub id and for other formats.
+
+    A file starts with its header's length, a little-endian u64, and the header in JSON:
+    https://huggingface.co/docs/safetensors (Format).
+    """
+    files = sorted(Path(options.path).glob("*.safetensors"))
+    return sum(map(_in_file, files)) if files else None
+
+
+def tiny_parameters(options: TinyOptions) -> int:
+    """Counted from the shapes."""
+    return sum(prod(shape) for _, shape in shapes(options))
+
+
+def _in_file(file: Path) -> int:
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        header = json.loads(stream.read(length))
+    return sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+
+
+def shapes(options: TinyOptions) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Every parameter of the decoder under its Hugging Face name, in order."""
+    hidden, tokens = options.hidden_size, vocabulary(options)
+    yield "model.embed_tokens.weight", (tokens, hidden)
+    for layer in range(options.layers):
+        for name, shape in _layer_shapes(options):
+            yield f"model.layers.{layer}.{name}", shape
+    yield "model.norm.weight", (hidden,)
+    if not options.tie_embeddings:
+        yield "lm_head.weight", (tokens, hidden)
+
+
+def _layer_shapes(options: TinyOptions) -> Iterator[tuple[str, tuple[int, ...]]]:
+    hidden, wide = options.hidden_size, options.intermediate
+    narrow = hidden // options.heads * options.kv_heads
+    for name, rows in (("q", hidden), ("k", narrow), ("v", narrow)):
+        yield f"self_attn.{name}_proj.weight", (rows, hidden)
+        if options.architecture == "qwen2":
+            yield f"self_attn.{name}_proj.bias", (rows,)
+    yield "self_attn.o_proj.weight", (hidden, hidden)
+    yield "mlp.gate_proj.weight", (wide, hidden)
+    yield "mlp.up_proj.weight", (wide, hidden)
+    yield "mlp.down_proj.weight", (hidden, wide)
+    yield "input_layernorm.weight", (hidden,)
+    yield "post_attention_layernorm.weight", (hidden,)
+
+
+def vocabulary(options: TinyOptions) -> int:
+    """Tokens: the special ones, and one a character."""
+    return len(SPECIAL) + len(options.alphabet)
