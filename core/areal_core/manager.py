@@ -147,7 +147,7 @@ class Manager:
         ]
         for plugin in suspects:
             return Missing(plugin.state, f"plugin {plugin.name} ({plugin.origin}): {plugin.cause}", plugin.way_out)
-        return Missing(None, f"no {kind} is called {bare!r}", self.suggestion(kind, bare))
+        return Missing(None, f"no {kind} is called {bare!r}{self._suspects()}", self.suggestion(kind, bare))
 
     def suggestion(self, kind: str, name: str) -> str:
         """The nearest name of the kind, installed or known; empty when none is near."""
@@ -164,6 +164,11 @@ class Manager:
             if plugin.module is not None:
                 manager.register(plugin.module, name=f"{plugin.name}:{plugin.entry}")
         return manager
+
+    def _suspects(self) -> str:
+        """The plugins that might have had it."""
+        failed = [plugin for plugin in self.plugins if plugin.state in (State.IMPORT_FAILED, State.API_MISMATCH)]
+        return "".join(f"; plugin {plugin.name} is broken ({plugin.state.value}: {plugin.cause})" for plugin in failed)
 
     def _known(self, kind: str, name: str, distribution: str) -> Missing:
         for plugin in self.plugins:

@@ -167,6 +167,11 @@ def test_an_unknown_name_gets_the_nearest_one(discover):
     assert missing.way_out == "did you mean `exact`?"
 
 
+def test_an_unknown_name_is_reported_with_the_plugins_that_are_broken(discover):
+    missing = discover(_Entry("broken", lambda: 1 / 0)).missing("reward", "mine")
+    assert "plugin broken is broken (import failed: ZeroDivisionError" in missing.message
+
+
 def test_a_local_file_is_a_plugin(tmp_path):
     file = tmp_path / "my_reward.py"
     file.write_text(
