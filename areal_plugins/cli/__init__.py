@@ -91,7 +91,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         from importlib.metadata import version
 
-        parser.exit(message=f"areal-plugins {version('areal-plugins')}\n")
+        print(f"areal-plugins {version('areal-plugins')}")
+        parser.exit()
 
 
 def _message(error: ArealError) -> str:

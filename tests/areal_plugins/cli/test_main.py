@@ -1,0 +1,109 @@
+"""The command line itself: dispatch, exit codes, and what it costs."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from areal_core.errors import Finding, InputError, Location, RunFailed, SpecError
+from areal_plugins import cli
+
+
+@pytest.fixture
+def raising(monkeypatch):
+    """`main` of the check command raises this."""
+
+    def with_error(error: BaseException) -> int:
+        def raise_it(args):
+            raise error
+
+        module = SimpleNamespace(add_arguments=lambda parser: None, main=raise_it)
+        monkeypatch.setattr(cli, "import_module", lambda name: module)
+        return cli.main(["check"])
+
+    return with_error
+
+
+def test_help_lists_every_command(capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--help"])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n    {command}" in shown for command in cli.COMMANDS)
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "schema", "plugins"])
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main([command, "--help"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: areal-plugins {command}")
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_command_that_is_listed_exists(command):
+    assert importlib.util.find_spec(f"areal_plugins.cli.{command}") is not None
+
+
+def test_without_a_command_help_goes_to_stderr_and_2_is_returned(capsys):
+    assert cli.main([]) == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["chek"], ["check"], ["check", "x.yaml", "--no-such-flag"], ["--no-such-flag"]])
+def test_a_bad_command_line_ends_with_2(argv):
+    with pytest.raises(SystemExit) as end:
+        cli.main(argv)
+    assert end.value.code == 2
+
+
+def test_the_version_is_the_distributions(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    assert capsys.readouterr().out.startswith("areal-plugins ")
+
+
+def test_an_error_made_on_purpose_is_a_message_and_its_exit_code(raising, capsys):
+    assert raising(InputError("data.jsonl:3", "no JSON", "fix the line")) == 2
+    assert capsys.readouterr().err == "error: data.jsonl:3: no JSON (fix the line)\n"
+    assert raising(RunFailed("a reward raised")) == 1
+
+
+def test_findings_are_shown_with_their_lines(raising, capsys):
+    place = Location("a.yaml", 1, 1, "tranning: {}", 8)
+    assert raising(SpecError([Finding("unknown-key", "tranning", location=place, hint="did you mean?")])) == 2
+    assert "  | ^^^^^^^^ did you mean?\n1 error" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_no_traceback(raising, capsys):
+    assert raising(KeyboardInterrupt()) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_a_fault_of_ours_keeps_its_traceback(raising):
+    with pytest.raises(ZeroDivisionError):
+        raising(ZeroDivisionError())
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_checking_a_spec_imports_nothing_heavy(tmp_path):
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("model: tiny\nenvironments: [gsm8k]\nplatform: cpu\n")
+    heavy = "{'torch', 'numpy', 'transformers', 'cattrs', 'msgspec'}"
+    code = f"import sys; from areal_plugins.cli import main; main(['check', {str(spec)!r}])"
+    assert run(f"{code}; print({heavy} & set(sys.modules))").splitlines()[-1] == "set()"
+
+
+def test_python_m_areal_plugins_is_the_command(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "areal_plugins", "check", str(tmp_path / "gone.yaml")], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "error[no-such-file]" in done.stdout
