@@ -4,14 +4,15 @@ The teacher is careless and copies most words instead of reversing them, so that
 few tasks right; the reward knows better. A hash of the word says whether it is held out.
 """
 
+from __future__ import annotations
+
 from hashlib import sha256
 from random import Random
 
 from attrs import field, frozen
 
+import areal_plugins  # areal_plugins.data brings numpy, on first use: `check` stays fast
 from areal_plugins import EnvironmentCapabilities, EnvironmentDescriptor, hookimpl
-from areal_plugins.data import Score, Task
-from areal_plugins.protocols import EnvironmentContext, Session
 
 
 @frozen(kw_only=True)
@@ -26,24 +27,25 @@ class Options:
 class Backwards:
     """Prompt `abcd=`, answer `dcba`."""
 
-    def __init__(self, options: Options, context: EnvironmentContext) -> None:
+    def __init__(self, options: Options, context: areal_plugins.protocols.EnvironmentContext) -> None:
         self.options = options
         self.seeds = {"train": context.seed, "test": 0}  # every run is evaluated on the same words
 
     def size(self, split: str) -> int | None:
         return None if split in self.seeds else 0  # None: without end
 
-    def task(self, split: str, index: int) -> Task:
+    def task(self, split: str, index: int) -> areal_plugins.data.Task:
         draw = Random(f"{split}/{self.seeds[split]}/{index}")
-        word = ""
-        while not word or held_out(word) != (split == "test"):
-            word = "".join(draw.choices(self.options.alphabet, k=self.options.letters))
+        words = ("".join(draw.choices(self.options.alphabet, k=self.options.letters)) for _ in range(1000))
+        word = next(word for word in words if held_out(word) == (split == "test"))
         said = word[::-1] if draw.random() < self.options.careful else word
-        return Task(prompt=f"{word}=", answer=word[::-1], demonstration=said)
+        return areal_plugins.data.Task(prompt=f"{word}=", answer=word[::-1], demonstration=said)
 
-    async def run(self, task: Task, session: Session) -> Score:
+    async def run(
+        self, task: areal_plugins.data.Task, session: areal_plugins.protocols.Session
+    ) -> areal_plugins.data.Score:
         reply = await session.generate(task.prompt)
-        return Score(float(reply.text == task.answer))
+        return areal_plugins.data.Score(float(reply.text == task.answer))
 
 
 def held_out(word: str) -> bool:
