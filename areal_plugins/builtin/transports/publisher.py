@@ -6,6 +6,7 @@ import errno
 import secrets
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,13 @@ class Publisher:
     ) -> tuple[tuple[TensorInfo, ...], dict[str, Any]]:
         """Copy `weights`; the tensors in order, and the offer's payload."""
         self.release(version)
-        segment = self._free.pop() if self._free else self._make()
-        try:
-            tensors, payload = self._fill(segment, weights)
-        except BaseException as error:
-            segment.remove()
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.ENOMEM):
-                raise TransportError("shm", self._full(version)) from error
-            raise
+        with self._space_for(version):
+            segment = self._free.pop() if self._free else self._make()
+            try:
+                tensors, payload = self._fill(segment, weights)
+            except BaseException:
+                segment.remove()
+                raise
         self._held[version] = segment
         return tensors, payload
 
@@ -83,10 +83,18 @@ class Publisher:
         self._made += 1
         return Segment(self._directory.path / str(self._made), self._context.bucket_bytes)
 
-    def _full(self, version: WeightVersion) -> str:
+    @contextmanager
+    def _space_for(self, version: WeightVersion) -> Iterator[None]:
+        """A full file system becomes an error that says what to do."""
         root = self._directory.path.parent
-        usage = shutil.disk_usage(root)
-        return (
-            f"version {version} does not fit into {root}: {usage.free >> 20} of {usage.total >> 20} MiB are free; "
-            "enlarge it (docker run --shm-size=...) or use the transport disk"
-        )
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+                raise
+            usage = shutil.disk_usage(root)
+            problem = (
+                f"version {version} does not fit into {root}: {usage.free >> 20} of {usage.total >> 20} MiB are free; "
+                "enlarge it (docker run --shm-size=...) or use the transport disk"
+            )
+            raise TransportError("shm", problem) from error

@@ -6,9 +6,7 @@ import mmap
 import os
 import struct
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
 from areal_core.data import TensorInfo
@@ -25,29 +23,33 @@ _MAGIC = b"arealw\x00\x01"
 class Segment:
     """The writer's end. It grows at first, by at most `step` bytes more than is needed, and is then
     written again and again without allocating anything.
+
+    Raises:
+        OSError: shared memory is full; so does `append`.
+
     """
 
     def __init__(self, path: Path, step: int) -> None:
         self.path = path
-        self.end = 0
+        self.end = ALIGNMENT
         self._step = step
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        self._size = 0
         self._published = False
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.posix_fallocate(self._file, 0, ALIGNMENT)
+        except BaseException:
+            self.remove()
+            raise
+        self._mapped = mmap.mmap(self._file, ALIGNMENT)
+        self._memory = torch.frombuffer(self._mapped, dtype=torch.uint8)
 
     def begin(self) -> None:
         """Start over: until `finish`, readers see that nothing is whole."""
         self.end = ALIGNMENT
-        self._reserve(self.end)
         self._stamp(0)
 
     def append(self, info: TensorInfo, tensor: torch.Tensor) -> int:
-        """Copy `tensor` (of any device and strides) behind what is there; its offset.
-
-        Raises:
-            OSError: shared memory is full.
-
-        """
+        """Copy `tensor` (of any device and strides) behind what is there; its offset."""
         offset = self.end
         self.end = _aligned(offset + nbytes(info))
         self._reserve(self.end)
@@ -56,13 +58,12 @@ class Segment:
 
     def checksum(self, info: TensorInfo, offset: int) -> int:
         """Of the bytes that `append` wrote."""
-        return checksum(self._bytes[offset : offset + nbytes(info)])
+        return checksum(self._memory[offset : offset + nbytes(info)].numpy())
 
     def finish(self, stamp: int) -> None:
         """All is written; `stamp` (not 0) tells it from what this segment held before."""
         if not self._published:  # nobody reads it yet: what was taken in advance can go
-            os.ftruncate(self._file, self.end)
-            self._size = self.end
+            self._resize(self.end)
         self._published = True
         self._stamp(stamp)
 
@@ -73,16 +74,21 @@ class Segment:
 
     def _reserve(self, size: int) -> None:
         """Memory is taken now, not when it is touched: a full file system must raise, not kill with SIGBUS."""
-        if size <= self._size:
-            return
-        self._size = max(size, self._size + min(self._size, self._step))
-        os.posix_fallocate(self._file, 0, self._size)
-        mapped = mmap.mmap(self._file, self._size)
-        self._bytes = np.frombuffer(mapped, dtype=np.uint8)
-        self._memory = torch.frombuffer(mapped, dtype=torch.uint8)
+        present = len(self._mapped)
+        if size > present:
+            size = max(size, present + min(present, self._step))
+            os.posix_fallocate(self._file, 0, size)
+            self._resize(size)
+
+    def _resize(self, size: int) -> None:
+        """Mapped pages stay mapped, but may move: there must be no view of them."""
+        del self._memory
+        self._mapped.resize(size)
+        self._memory = torch.frombuffer(self._mapped, dtype=torch.uint8)
 
     def _stamp(self, stamp: int) -> None:
-        self._bytes[: _HEADER.size] = np.frombuffer(_HEADER.pack(_MAGIC, stamp), dtype=np.uint8)
+        header = torch.frombuffer(bytearray(_HEADER.pack(_MAGIC, stamp)), dtype=torch.uint8)
+        self._memory[: _HEADER.size] = header
 
 
 class Attachment:
@@ -103,13 +109,12 @@ class Attachment:
             mapped = mmap.mmap(file, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
         finally:
             os.close(file)
-        self._bytes: np.ndarray[Any, np.dtype[np.uint8]] = np.frombuffer(mapped, dtype=np.uint8)
         self._memory = torch.frombuffer(mapped, dtype=torch.uint8)
 
     @property
     def stamp(self) -> int:
         """Of what the segment holds now; 0 while it is written, or when it is no segment."""
-        magic, stamp = _HEADER.unpack(self._bytes[: _HEADER.size].tobytes())
+        magic, stamp = _HEADER.unpack(self._memory[: _HEADER.size].numpy().tobytes())
         return int(stamp) if magic == _MAGIC else 0
 
     def tensor(self, info: TensorInfo, offset: int) -> torch.Tensor:
@@ -118,7 +123,7 @@ class Attachment:
 
     def checksum(self, info: TensorInfo, offset: int) -> int:
         """Of the tensor's bytes."""
-        return checksum(self._bytes[offset : offset + nbytes(info)])
+        return checksum(self._memory[offset : offset + nbytes(info)].numpy())
 
 
 def _aligned(size: int) -> int:
