@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from areal_core.errors import Finding, Location, Severity
+from areal_core.spec.codes import CODES
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -21,11 +22,16 @@ def sarif(findings: Sequence[Finding]) -> dict[str, Any]:
     driver = {
         "name": "areal-plugins check",
         "version": version("areal-plugins"),
-        "rules": [{"id": code} for code in codes],
+        "rules": [_rule(code) for code in codes],
     }
     results = [_result(finding, codes.index(finding.code)) for finding in findings]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rule(code: str) -> dict[str, Any]:
+    meaning = CODES.get(code)
+    return {"id": code, **({"shortDescription": {"text": meaning}} if meaning else {})}
 
 
 def _result(finding: Finding, rule: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import prod
 
 from areal_core.errors import Severity
-from areal_core.spec.model import PoolSpec, SamplingSpec
+from areal_core.spec.model import PoolSpec, SamplingSpec, ServeSpec
 from areal_core.spec.scene import Conflict, Scene, conflict
 
 Conflicts = Iterator[Conflict]
@@ -78,8 +78,16 @@ def expert_axes(scene: Scene) -> Conflicts:
         path = f"parallel.{key}"
         if key not in ("expert", "other"):
             yield conflict("unknown-key", path, path, hint="there are: expert, other")
-        elif axis not in scene.known_axes:
-            yield _unknown_axis(axis, path, scene)
+        else:
+            devices = scene.spec.resources.train.devices
+            yield from _axis(scene, axis, devices, path, "training", "backend")
+
+
+def endpoint(scene: Scene) -> Conflicts:
+    """No engine is reachable from outside a run in this version."""
+    if scene.spec.inference.serve != ServeSpec():
+        message = "no endpoint is served in this version"
+        yield conflict("idle-section", message, "inference.serve", hint="remove it", severity=Severity.UNAVAILABLE)
 
 
 def placement(scene: Scene) -> Conflicts:
@@ -221,22 +229,20 @@ def _axes(scene: Scene, pool_name: str, section: str, selector: str) -> Conflict
             message = f"{product} is {prod(pool.parallel.values())}, and the pool has {pool.devices} devices"
             sizes = [f"resources.{pool_name}.{key}" for key in ("num_gpus", "num_nodes", "gpus_per_node")]
             yield conflict("wrong-world-size", message, path, *sizes, hint=f"set resources.{pool_name}.num_gpus")
-    able = scene.capabilities(section)
     for axis, size in pool.axes.items():
-        if axis not in scene.known_axes:
-            yield _unknown_axis(axis, path, scene)
-        elif able and size > 1 and axis not in able.parallel:
-            able_to = ", ".join(able.parallel) or "nothing"
-            message = f"{section} by {scene.name(section)} spreads over {able_to}, not over {axis}"
-            yield conflict("unsupported-axis", message, path, f"{section}.{selector}")
+        yield from _axis(scene, axis, size, path, section, selector)
 
 
-def _unknown_axis(axis: str, path: str, scene: Scene) -> Conflict:
-    return conflict("unknown-axis", f"no axis is called {axis!r}", path, hint=f"there are: {_known(scene)}")
-
-
-def _known(scene: Scene) -> str:
-    return ", ".join(sorted(scene.known_axes))
+def _axis(scene: Scene, axis: str, size: int, path: str, section: str, selector: str) -> Conflicts:
+    """The axis exists, and unless it is of one device, the component can spread over it."""
+    able = scene.capabilities(section)
+    if axis not in scene.known_axes:
+        hint = f"there are: {', '.join(sorted(scene.known_axes))}"
+        yield conflict("unknown-axis", f"no axis is called {axis!r}", path, hint=hint)
+    elif able and size > 1 and axis not in able.parallel:
+        able_to = ", ".join(able.parallel) or "nothing"
+        message = f"{section} by {scene.name(section)} spreads over {able_to}, not over {axis}"
+        yield conflict("unsupported-axis", message, path, f"{section}.{selector}")
 
 
 CHECKS: tuple[Callable[[Scene], Conflicts], ...] = (
@@ -248,6 +254,7 @@ CHECKS: tuple[Callable[[Scene], Conflicts], ...] = (
     pool_sizes,
     axes,
     expert_axes,
+    endpoint,
     placement,
     executor,
     units,

@@ -45,8 +45,8 @@ def read_source(path: str, report: Report, blame: Location | None = None) -> Sou
     except IsADirectoryError:
         report.error("no-such-file", f"{path} is a directory, not a file", location=where, hint="name the YAML file")
         raise Unreadable from None
-    except OSError as error:
-        report.error("unreadable-file", f"{path}: {error.strerror or error}", location=where)
+    except (OSError, ValueError) as error:  # ValueError: a text that can be no path
+        report.error("unreadable-file", f"{path!r}: {getattr(error, 'strerror', None) or error}", location=where)
         raise Unreadable from None
     return Source(path, _decode(raw, path, report), Path(path).absolute().parent)
 

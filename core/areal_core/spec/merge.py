@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attrs import evolve, field, frozen
 
+from areal_core.spec import paths
 from areal_core.spec.findings import Report, did_you_mean
 from areal_core.spec.interpolate import interpolate
 from areal_core.spec.load import Unreadable, compose, parse, read_source
@@ -94,7 +95,7 @@ class Files:
 
 def _beside(source: Source, path: str) -> str:
     """A file named in `source`, as its user would name it."""
-    return os.path.normpath(Path(source.name).parent / Path(path).expanduser())
+    return paths.absolute(Path(source.name).parent, path)
 
 
 def override(tree: Node, text: str, report: Report) -> Node:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from areal_core.descriptors import CheckContext
 from areal_core.errors import Finding, Severity, SpecError
 from areal_core.known_plugins import KNOWN
 from areal_core.manager import Manager, PluginRecord, State
+from areal_core.spec import paths
 from areal_core.spec.catalog import Catalog
 from areal_core.spec.choose import Choice, choose_platform, choose_transport, report_devices
 from areal_core.spec.consistency import conflicts
@@ -221,8 +222,8 @@ def _plugin_files(items: list[Node], report: Report) -> Iterator[tuple[str, Node
             if item.value is not UNKNOWN:
                 report.error("bad-type", f"plugins.{index} must be a file", path, location=item.location)
             continue
-        file = os.path.normpath(item.source.directory / Path(item.value).expanduser())
-        if Path(file).is_file():
+        file = paths.absolute(item.source.directory, item.value)
+        if paths.is_file(file):
             yield file, item
         else:
             hint = None if file == item.value else f"it would be {file}"

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import operator
-import os.path
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -22,7 +21,7 @@ from typing import Any, get_args, get_origin
 import attrs
 from attrs import NOTHING, Attribute, define, field, frozen
 
-from areal_core.spec import forms
+from areal_core.spec import forms, paths
 from areal_core.spec.catalog import Catalog
 from areal_core.spec.findings import Report, nearest
 from areal_core.spec.model import Spec
@@ -141,15 +140,15 @@ class _Walk:
 
     def _path(self, text: str, path: SpecPath, mode: bool | str) -> str:
         directory = self.tree.nearest(path)[0].source.directory
-        absolute = os.path.normpath(directory / Path(text).expanduser())
-        exists = Path(absolute).exists()
+        found = paths.absolute(directory, text)
+        exists = paths.exists(found)
         if mode == "maybe":
-            return absolute if exists or text.startswith((".", "/", "~")) else text
+            return found if exists or text.startswith((".", "/", "~")) else text
         if not exists:
             message = f"{_dotted(path)}: there is no {text}"
-            hint = None if absolute == text else f"it would be {absolute}"
+            hint = None if found == text else f"it would be {found}"
             self.report.unavailable("no-such-path", message, path, hint)
-        return absolute
+        return found
 
     def _literal(self, data: Any, form: Any, path: SpecPath, among: Any = None) -> Any:
         if forms.contains(form, data):

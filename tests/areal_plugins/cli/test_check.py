@@ -7,6 +7,7 @@ import json
 import jsonschema
 import pytest
 
+from areal_core.errors import Finding, Severity
 from areal_plugins.cli import main
 
 BAD = "model: tiny\ntraining: {learning_rte: 1e-6}\n"
@@ -57,18 +58,14 @@ def test_overrides_apply(capsys):
     assert "--set:1:21: error[batch-not-groups]" in capsys.readouterr().out
 
 
-def test_deep_imports_the_selected_components(tmp_path, capsys):
-    (tmp_path / "mine.py").write_text(
-        "from areal_plugins import RewardDescriptor, hookimpl\n"
-        "@hookimpl\n"
-        "def areal_rewards():\n"
-        "    return [RewardDescriptor(name='mine', summary='x', factory='areal_no_such_module:make')]\n"
-    )
-    (tmp_path / "deep.yaml").write_text("plugins: [mine.py]\n" + GOOD.replace("exact", "mine"))
-    assert main(["check", "deep.yaml"]) == 0
-    capsys.readouterr()
-    assert main(["check", "deep.yaml", "--deep", "--here"]) == 2
-    assert "unavailable[import-failed]: reward/mine: cannot import" in capsys.readouterr().out
+def test_deep_adds_what_only_importing_the_components_shows(monkeypatch, capsys):
+    from areal_core.spec import deep
+
+    lacking = Finding("import-failed", "engine/torch: no libx.so", severity=Severity.UNAVAILABLE)
+    monkeypatch.setattr(deep, "import_findings", lambda examined: [lacking])
+    assert main(["check", "good.yaml", "--deep"]) == 0
+    assert main(["check", "good.yaml", "--deep", "--here"]) == 2
+    assert "unavailable[import-failed]: engine/torch: no libx.so" in capsys.readouterr().out
 
 
 def test_json_holds_everything(capsys):

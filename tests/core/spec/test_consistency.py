@@ -28,6 +28,7 @@ from areal_core.errors import Severity
         ("resources: {train: {parallel: zp}}", "unknown-axis", "5:31"),
         ("resources: {infer: {num_gpus: 2, parallel: tp}}", "unsupported-axis", "5:44"),
         ("parallel: {expert: zp}", "unknown-axis", "5:20"),
+        ("parallel: {other: pp}\nresources: {train: {num_gpus: 2}}", "unsupported-axis", "5:19"),
         ("parallel: {experts: dp}", "unknown-key", "5:21"),
         ("placement: colocated\nresources: {train: {num_gpus: 2}}", "unequal-pools", "5:12"),
         ("executor: local\nresources: {train: {num_nodes: 2}}", "too-many-nodes", "5:11"),
@@ -54,9 +55,10 @@ def test_a_contradiction_is_an_error_where_it_is_written(complete, errors, text,
     [
         ("resources: {train: {num_nodes: 2}}", "too-many-nodes"),
         ("training: {amp: {enabled: true, dtype: fp16}}", "wrong-precision"),
+        ("inference: {serve: {port: 8000}}", "idle-section"),
     ],
 )
-def test_what_only_a_default_contradicts_is_unavailable(check, complete, text, code):
+def test_what_may_be_right_elsewhere_is_unavailable(check, complete, text, code):
     (finding,) = check(complete + text).findings
     assert (finding.code, finding.severity) == (code, Severity.UNAVAILABLE)
 

@@ -15,13 +15,15 @@ SEEDS = sorted((Path(__file__).parent / "seed").glob("*.yaml"))
 
 @pytest.fixture(scope="module")
 def validator(manager) -> jsonschema.Draft202012Validator:
-    made = schema(manager)
-    jsonschema.Draft202012Validator.check_schema(made)
-    return jsonschema.Draft202012Validator(made)
+    return jsonschema.Draft202012Validator(schema(manager))
 
 
 def read(text: str):
     return YAML(typ="safe").load(text)
+
+
+def test_it_is_a_schema_of_the_draft_it_names(validator):
+    jsonschema.Draft202012Validator.check_schema(validator.schema)
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda path: path.stem)
