@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from areal_plugins.protocols import Place
+if TYPE_CHECKING:
+    from areal_plugins.protocols import Place
 
 
 class Cpu:
@@ -21,7 +22,7 @@ class Cpu:
     def environment(self, place: Place) -> Mapping[str, str]:
         """Thread pools are sized by the worker's threads, so that two workers do not fight over two cores."""
         threads = str(place.threads)
-        return {name: threads for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
 
 
 def make(options: Any, context: Any) -> Cpu:

@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from areal_plugins.protocols import Place
+if TYPE_CHECKING:
+    from areal_plugins.protocols import Place
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
