@@ -15,14 +15,13 @@ from typing import Any
 from areal_core.errors import WorkerLost
 from areal_core.protocols import ExecutorContext, WorkerSpec
 from areal_core.workers.address import HAS_UNIX, Listener
-from areal_core.workers.hello import Card, Refused, greet
+from areal_core.workers.hello import KEY_VARIABLE, Card, Refused, greet
 from areal_core.workers.service import methods_of, service_class
 from areal_core.workers.wire import Wire
 from areal_plugins.builtin.executors import LocalOptions
 from areal_plugins.builtin.executors.process import Process, describe
 from areal_plugins.builtin.executors.worker import LocalWorker
 
-KEY_VARIABLE = "AREAL_WORKER_KEY"
 THREAD_VARIABLES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,8 @@ import sys
 from collections.abc import Sequence
 
 from areal_core.errors import ArealError
+from areal_core.workers.hello import KEY_VARIABLE
 from areal_core.workers.host import HostOptions, host
-
-KEY_VARIABLE = "AREAL_WORKER_KEY"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,6 +20,9 @@ from attrs import field, frozen
 from areal_core.errors import ArealError
 from areal_core.workers.wire import FRAME_LIMIT, Wire
 
+KEY_VARIABLE = "AREAL_WORKER_KEY"
+"""Environment variable that brings a worker the run's key, in hexadecimal."""
+
 PROTOCOL = 1
 """Of frames and messages. The hello itself never changes."""
 

@@ -24,6 +24,7 @@ _PADS = tuple(bytes(n) for n in range(_ALIGN))
 _COPY_BELOW = 1 << 14
 _SHAPES = tuple(Struct(f"<{1 + ndim}Q") for ndim in range(33))
 _VECTOR = _SHAPES[1]
+_NOTHING = memoryview(b"")
 
 
 class Kind(IntEnum):
@@ -67,8 +68,10 @@ class Packer:
 
         """
         self._tail, self._offset = bytearray(), 0
-        self._parts = [self._tail]
-        return self._encoder.encode((kind, number, name, payload)), self._parts, self._offset
+        parts = self._parts = [self._tail]
+        head = self._encoder.encode((kind, number, name, payload))
+        self._parts = []  # a packer keeps no array alive
+        return head, parts, self._offset
 
     def _hook(self, value: Any) -> Any:
         if isinstance(value, np.ndarray):
@@ -86,7 +89,7 @@ class Packer:
         size = len(data)
         padding = -size % _ALIGN
         if isinstance(data, bytes):
-            self._tail += data + _PADS[padding] if padding else data
+            self._tail += (data + _PADS[padding]) if padding else data
         else:
             self._tail = bytearray(padding)
             self._parts += (data, self._tail)
@@ -99,7 +102,7 @@ class Unpacker:
     def __init__(self) -> None:
         self._messages: Decoder[Message] = Decoder(Message)
         self._decoders: dict[Any, Decoder[Any]] = {}
-        self._body = memoryview(b"")
+        self._body = _NOTHING
 
     def message(self, head: memoryview) -> Message:
         """The message without its payload; raises `ValueError` where it is none."""
@@ -111,7 +114,9 @@ class Unpacker:
         if decoder is None:
             decoder = self._decoders[kind] = Decoder(kind, dec_hook=_expect, ext_hook=self._array)
         self._body = body
-        return decoder.decode(message.payload)
+        decoded = decoder.decode(message.payload)
+        self._body = _NOTHING
+        return decoded
 
     def _array(self, code: int, where: memoryview) -> np.ndarray:
         try:
