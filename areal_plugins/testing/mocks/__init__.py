@@ -66,6 +66,7 @@ class EnvironmentOptions:
     test_size: int = field(default=16, metadata={"doc": "Held-out tasks.", "ge": 0})
     reward_seconds: float = field(default=0.0, metadata={"doc": "Longest time a verdict takes.", "ge": 0})
     failing: tuple[int, ...] = field(default=(), metadata={"doc": "Tasks whose rollout always raises."})
+    demonstrates: bool = field(default=True, metadata={"doc": "Whether tasks come with a demonstration."})
 
 
 @frozen
@@ -73,7 +74,9 @@ class RewardOptions:
     """A verdict is the share of `target` steps that the answering weights were trained for."""
 
     target: int = field(default=100, metadata={"doc": "Steps after which an answer is right.", "ge": 1})
-    equal: float = field(default=0.0, metadata={"doc": "Share of tasks whose members all get 0.", "ge": 0, "le": 1})
+    drawn: bool = field(
+        default=False, metadata={"doc": "Right or wrong, at odds that rise from 1/4 to 3/4."}
+    )
     raises: bool = field(default=False, metadata={"doc": "Raise instead of judging."})
 
 
@@ -111,10 +114,10 @@ TRAINER = TrainerDescriptor(
 OPTIMIZER = OptimizerDescriptor(name="mock", summary="does nothing", factory=f"{_HERE}.trainer:make_optimizer")
 TRANSPORT = TransportDescriptor(
     name="mock",
-    summary="hands weights over within the process",
+    summary="hands weights over to workers of the mock executor",
     factory=f"{_HERE}.transport:make",
     options=TransportOptions,
-    capabilities=TransportCapabilities(offers=("tensors",), scope="process"),
+    capabilities=TransportCapabilities(offers=("tensors",), scope="host"),
 )
 ENVIRONMENT = EnvironmentDescriptor(
     name="mock",
@@ -131,10 +134,10 @@ REWARD = RewardDescriptor(
 )
 EXECUTOR = ExecutorDescriptor(
     name="mock",
-    summary="workers in this process whose calls take the time they are told to",
+    summary="stands in for processes: workers in this one, whose calls take the time they are told to",
     factory=f"{_HERE}.executor:make",
     options=ExecutorOptions,
-    capabilities=ExecutorCapabilities(processes=False),
+    capabilities=ExecutorCapabilities(processes=True),
 )
 TRACKER = TrackerDescriptor(
     name="mock", summary="forgets everything", factory=f"{_HERE}.tracker:make", options=TrackerOptions

@@ -49,12 +49,14 @@ class MockEngine:
         self._going = asyncio.Event()
         self._going.set()
         self._pausing = asyncio.Event()
+        self._still = asyncio.Event()
+        self._still.set()
         self._held = model.read(context.model)
         self._version = WeightVersion()
         self._tasks: dict[asyncio.Task[None], _Running] = {}
         self._tokens = 0
         self._busy = 0.0
-        self._waiting = 0
+        self._waiting = self._computing = 0
 
     async def start(self, version: WeightVersion) -> None:
         self._version = version
@@ -80,7 +82,7 @@ class MockEngine:
             await asyncio.gather(*self._tasks)
         self._going.clear()
         self._pausing.set()
-        await asyncio.sleep(0)
+        await self._still.wait()
 
     async def resume(self) -> None:
         self._pausing.clear()
@@ -130,12 +132,18 @@ class MockEngine:
         each, clock = self._options.token_seconds, asyncio.get_running_loop().time
         began, held, version = clock(), self._held, self._version
         pausing = asyncio.ensure_future(self._pausing.wait())
+        self._computing += 1
+        self._still.clear()
         try:
             await asyncio.wait({pausing}, timeout=wanted * each)
+            interrupted = pausing.done()
         finally:
             pausing.cancel()
+            self._computing -= 1
+            if not self._computing:
+                self._still.set()
         seconds = clock() - began
-        drawn = min(wanted, round(seconds / each)) if self._pausing.is_set() and each else wanted
+        drawn = min(wanted, round(seconds / each)) if interrupted and each else wanted
         running.stretches.append((drawn, held, version.code))
         running.drawn += drawn
         self._tokens += drawn
@@ -151,7 +159,7 @@ class MockEngine:
             logprobs=_logprobs(running),
             versions=np.repeat(np.array(codes, dtype=np.int64), counts),
             finish=finish,
-            text=str(helds[0]) if helds else "",
+            text=f"{helds[0]} {derive(running.request.seed, running.index, 2) / _SPAN}" if helds else "",
         )
 
 

@@ -27,7 +27,8 @@ class MockEnvironment:
         return {"train": self._options.size, "test": self._options.test_size}.get(split, 0)
 
     def task(self, split: str, index: int) -> Task:
-        return Task(prompt=f"{split} {index}", answer=str(index), demonstration=f"it is {index}")
+        demonstration = f"it is {index}" if self._options.demonstrates else None
+        return Task(prompt=f"{split} {index}", answer=str(index), demonstration=demonstration)
 
     async def run(self, task: Task, session: Session) -> Score:
         reply = await session.generate(task.prompt)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 from areal_core.data import Sample, Score
 from areal_core.protocols import RewardContext
 from areal_plugins.testing.mocks import RewardOptions
@@ -15,7 +13,7 @@ def make(options: RewardOptions, _context: RewardContext) -> MockReward:
 
 
 class MockReward:
-    """Reads the step of the weights that drew the answer's first token."""
+    """Reads the step of the weights that drew the answer's first token, and the answer's luck."""
 
     def __init__(self, options: RewardOptions) -> None:
         self._options = options
@@ -23,7 +21,6 @@ class MockReward:
     async def score(self, sample: Sample) -> Score:
         if self._options.raises:
             raise RuntimeError("told to fail")
-        luck = zlib.crc32(sample.prompt.encode()) / (1 << 32)
-        if luck < self._options.equal:
-            return Score(0.0)
-        return Score(min(1.0, int(sample.answer) / self._options.target))
+        step, luck = sample.answer.split()
+        share = min(1.0, int(step) / self._options.target)
+        return Score(float(float(luck) < 0.25 + share / 2) if self._options.drawn else share)

@@ -21,7 +21,7 @@ from attrs import asdict, field, frozen
 
 from areal_core.data import TaskRef, Trajectory, TrajectoryGroup
 from areal_core.errors import CheckpointError
-from areal_core.pipeline.metrics import Totals
+from areal_core.pipeline.metrics import Dropped, Tally, Totals
 from areal_core.pipeline.tasks import Drawn
 from areal_core.workers.group import WorkerGroup
 
@@ -44,7 +44,7 @@ class PipelineState:
     drawn: Drawn = Drawn()
     buffered: tuple[TrajectoryGroup, ...] = ()
     under_way: tuple[tuple[int, TaskRef], ...] = ()
-    totals: Totals = field(factory=Totals)
+    tally: Tally = field(factory=Tally)
     scores: tuple[tuple[int, Mapping[str, float]], ...] = ()
     elapsed: float = 0.0
 
@@ -138,7 +138,8 @@ def _encode(state: PipelineState, buffered: list[dict[str, Any]]) -> dict[str, A
         "stage": state.stage,
         "drawn": asdict(state.drawn),
         "under_way": [[sequence, asdict(task)] for sequence, task in state.under_way],
-        "totals": asdict(state.totals),
+        "totals": asdict(state.tally.totals),
+        "dropped": {cause: asdict(dropped) for cause, dropped in state.tally.dropped.items()},
         "scores": [[step, dict(figures)] for step, figures in state.scores],
         "elapsed": state.elapsed,
         "buffered": buffered,
@@ -153,7 +154,7 @@ def _decode(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Pipeli
         drawn=Drawn(**data["drawn"]),
         buffered=tuple(_unpack(data["buffered"], arrays)),
         under_way=tuple((sequence, TaskRef(**task)) for sequence, task in data["under_way"]),
-        totals=Totals(**data["totals"]),
+        tally=Tally(Totals(**data["totals"]), {cause: Dropped(**counts) for cause, counts in data["dropped"].items()}),
         scores=tuple((step, figures) for step, figures in data["scores"]),
         elapsed=data["elapsed"],
     )

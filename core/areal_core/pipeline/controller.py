@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +13,21 @@ import pluggy
 from attrs import evolve
 
 from areal_core.data import WeightVersion
-from areal_core.errors import ArealError, RunFailed
+from areal_core.errors import ArealError, CheckpointError, RunFailed
 from areal_core.pipeline import checkpoint
-from areal_core.pipeline.background import Background, Stop, Stopped
+from areal_core.pipeline.background import Stopped
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition, StageProgram
-from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher, Patience
 from areal_core.pipeline.evaluate import Evaluator, flat
-from areal_core.pipeline.events import Events
 from areal_core.pipeline.fleet import Supervisor
-from areal_core.pipeline.metrics import Tally
-from areal_core.pipeline.observers import Observers
-from areal_core.pipeline.run import Run, Watcher
-from areal_core.pipeline.rundir import RunDirectory
+from areal_core.pipeline.opening import open_executor, open_run
+from areal_core.pipeline.run import Watcher
 from areal_core.pipeline.stopwatch import Stopwatch
-from areal_core.pipeline.trace import Trace
 from areal_core.pipeline.train import StageRun
 from areal_core.pipeline.weights import Weights
-from areal_core.protocols import Executor, ExecutorContext, RunInfo, RunSummary, Tracker, TrackerContext
-from areal_core.workers.build import build, make_ref
+from areal_core.protocols import RunSummary
 
 OBSERVERS_GRACE = 30.0
 """Seconds that observers and trackers get to finish once the run has ended."""
@@ -55,10 +50,9 @@ class Controller:
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
         self._composition, self._resume, self._warm_start = composition, resume, warm_start
-        state = PipelineState() if resume is None else checkpoint.read(resume, composition.identity())
-        self._state = state if resume is None else evolve(state, incarnation=state.incarnation + 1)
-        self._run = _open(composition, self._state, watcher, hooks, provenance or {})
-        self._executor = _executor(composition)
+        self._state = PipelineState() if resume is None else _resumed(resume, composition)
+        self._run = open_run(composition, self._state, watcher, hooks, provenance or {})
+        self._executor = open_executor(composition)
         supervision = composition.experiment.stages[0].spec.supervision
         self._timeout = supervision.rollout_timeout
         run = self._run
@@ -87,6 +81,7 @@ class Controller:
         self._stage: StageRun | None = None
         self._evaluation: asyncio.Task[None] | None = None
         self._saved: Path | None = resume
+        self._scores = list(self._state.scores)
 
     def stop(self, reason: str) -> None:
         """End after the step that is being trained, with a checkpoint."""
@@ -116,7 +111,7 @@ class Controller:
         try:
             await self._start()
             for program in self._composition.stages:
-                if self._state.step < program.last:
+                if self._state.step < program.last or self._state.stage == program.name:
                     await self._run_stage(program)
             await self._finish()
         except Stopped:
@@ -213,7 +208,7 @@ class Controller:
         sources = await self._crew.sources(program.evaluation.split)
         report = await self._evaluator.run(program, sources, step)
         if report is not None:
-            self._state = evolve(self._state, scores=(*self._state.scores, (step, flat(report))))
+            self._scores.append((step, flat(report)))
 
     async def _finish(self) -> None:
         """After the last step: save, and see what came of it."""
@@ -227,7 +222,7 @@ class Controller:
     async def _save(self, state: PipelineState) -> None:
         run, experiment = self._run, self._composition.experiment
         began, keep = run.trace.now(), experiment.stages[0].spec.checkpoint.keep
-        state = evolve(state, scores=self._state.scores)
+        state = evolve(state, scores=tuple(self._scores))
         self._saved = await checkpoint.save(
             run.directory.checkpoints, self._crew.trainer, state, self._composition.identity(), keep
         )
@@ -264,16 +259,18 @@ class Controller:
             outcome=outcome,
             steps=self._run.events.step,
             seconds=self._run.trace.elapsed,
-            evaluations=_first_and_last(self._state),
-            cause=str(stop.cause or stop.asked or ""),
+            evaluations=_first_and_last(self._scores),
+            cause=_text(stop.cause) if stop.cause else stop.asked or "",
             checkpoint=str(self._saved or ""),
         )
         self._run.observers.finished(summary)
         if stop.cause is None:
             return summary
-        self._run.events.add("run-failed", summary.cause, "error")
-        folder, command = str(self._composition.folder), self.resume_command()
-        raise RunFailed(_text(stop.cause), folder, command) from stop.cause
+        trace = "".join(traceback.format_exception(stop.cause))
+        self._run.events.add("run-failed", summary.cause, "error", traceback=trace)
+        failure = RunFailed(summary.cause, str(self._composition.folder), self.resume_command())
+        failure.exit_code = getattr(stop.cause, "exit_code", RunFailed.exit_code)
+        raise failure from stop.cause
 
     def resume_command(self) -> str:
         """What continues this run; empty while there is nothing to continue from."""
@@ -294,67 +291,19 @@ class Controller:
         run.directory.close()
 
 
-def _open(
-    composition: Composition,
-    state: PipelineState,
-    watcher: Watcher,
-    hooks: pluggy.PluginManager | None,
-    provenance: Mapping[str, Any],
-) -> Run:
-    """The run directory and all that is shared."""
-    experiment, loop = composition.experiment, asyncio.get_running_loop()
-    directory = RunDirectory(composition.folder, state.step)
-    directory.describe(experiment.resolved, provenance)
-    trace = Trace(loop.time, composition.folder / "trace.json", state.elapsed)
-    events = Events(lambda event: directory.event(event, trace.elapsed), watcher.happened)
-    events.step = state.step
-    info = RunInfo(experiment.name, composition.folder, experiment.seed, experiment.resolved)
-
-    def report(observer: str, problem: str) -> None:
-        loop.call_soon_threadsafe(_add_observer_event, events, observer, problem)
-
-    trackers = [(f"tracker/{t.name}", _tracker(t, composition, info)) for t in experiment.trackers]
-    condition = Condition()
-    stop = Stop(condition)
-    return Run(
-        info=info,
-        directory=directory,
-        condition=condition,
-        stop=stop,
-        background=Background(stop),
-        events=events,
-        observers=Observers(info, hooks, trackers, report, inline=composition.debug),
-        trace=trace,
-        watcher=watcher,
-        tally=Tally(evolve(state.totals)),
-    )
+def _resumed(resume: Path, composition: Composition) -> PipelineState:
+    """What `resume` holds, for the trainer's next incarnation."""
+    state = checkpoint.read(resume, composition.identity())
+    if state.step >= composition.steps:
+        problem = f"all {composition.steps} steps of the run are done; raise training.max_steps to go on"
+        raise CheckpointError(str(resume), problem)
+    return evolve(state, incarnation=state.incarnation + 1)
 
 
-def _add_observer_event(events: Events, observer: str, problem: str) -> None:
-    events.add("observer-failed", f"{observer}: {problem}", observer=observer)
-
-
-def _tracker(selected: Any, composition: Composition, info: RunInfo) -> Tracker:
-    tracker: Tracker = build(make_ref(selected, composition.experiment.files), TrackerContext(info))
-    return tracker
-
-
-def _executor(composition: Composition) -> Executor:
-    experiment = composition.experiment
-    context = ExecutorContext(
-        run_id=composition.folder.name,
-        logs=composition.folder / "logs",
-        files=experiment.files,
-        heartbeat=experiment.stages[0].spec.supervision.heartbeat_timeout,
-    )
-    executor: Executor = build(make_ref(experiment.executor, experiment.files), context)
-    return executor
-
-
-def _first_and_last(state: PipelineState) -> dict[str, float]:
+def _first_and_last(scores: Iterable[tuple[int, Mapping[str, float]]]) -> dict[str, float]:
     """`before/NAME` and `after/NAME`: every environment's accuracy in its first and its last evaluation."""
     found: dict[str, float] = {}
-    for _, figures in state.scores:
+    for _, figures in scores:
         for key, value in figures.items():
             name, _, figure = key.rpartition("/")
             if figure == "accuracy":

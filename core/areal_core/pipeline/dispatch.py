@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import cast
@@ -86,6 +87,7 @@ class Dispatcher:
             try:
                 result = await self._send(order)
             except (RemoteError, WorkerLost) as error:
+                _heed_cancellation()
                 lost = _is_loss(error)
                 failures, losses = failures + (not lost), losses + lost
                 if self._gives_up(error, failures, losses):
@@ -132,6 +134,13 @@ class Dispatcher:
         kind = "group-failed" if outcome == "given up" else "group-retried"
         text = f"{order.task}, {outcome}: {error}"
         self._events.add(kind, text, task=str(order.task), sequence=order.sequence, error=str(error))
+
+
+def _heed_cancellation() -> None:
+    """A call that is cancelled while its worker dies may report the death: the cancellation still counts."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def _probe(seat: Seat, engine: Worker) -> None:

@@ -21,7 +21,7 @@ LAG_ALARM = 0.9
 
 @define
 class Totals:
-    """Units drawn and trained on since the run began; survive a resume."""
+    """Units drawn and trained on since the run began."""
 
     generated: int = 0
     trained: int = 0
@@ -34,7 +34,7 @@ class Totals:
 
 @define
 class Dropped:
-    """Groups given up for one cause since the last step."""
+    """Groups given up for one cause since the last step. `units` and `longest` are of those that were finished."""
 
     groups: int = 0
     trajectories: int = 0
@@ -52,10 +52,10 @@ class Dropped:
 
 @define
 class Tally:
-    """What the pipeline counts between two steps, and over the run."""
+    """What the pipeline counts between two steps, and over the run; a checkpoint holds it."""
 
     totals: Totals = field(factory=Totals)
-    dropped: defaultdict[str, Dropped] = field(factory=lambda: defaultdict(Dropped))
+    dropped: dict[str, Dropped] = field(factory=dict)
 
     def collected(self, group: TrajectoryGroup) -> None:
         """A group came back from its rollout."""
@@ -63,7 +63,7 @@ class Tally:
 
     def drop(self, cause: str, members: int, group: TrajectoryGroup | None = None) -> None:
         """A group will not be trained on."""
-        self.dropped[cause].add(group, members)
+        self.dropped.setdefault(cause, Dropped()).add(group, members)
 
     def flush(self, events: Events) -> dict[str, float]:
         """The drops since the last call as figures, each cause an event, and forgotten."""

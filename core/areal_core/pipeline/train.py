@@ -86,10 +86,10 @@ class StageRun:
 
     async def catch_up(self) -> None:
         """Return once the engines serve the trainer's weights."""
-        version = self._version()
-        if self._weights.version != version:
-            await self._weights.publish(version)
         await self._weights.settled()
+        if self._weights.version != self._version():
+            await self._weights.publish(self._version())
+            await self._weights.settled()
 
     async def drain(self) -> None:
         """Finish what is under way, and admit nothing more."""
@@ -116,7 +116,7 @@ class StageRun:
             drawn=self._sampler.drawn,
             buffered=tuple(sorted((*self._buffer.groups, *in_hand), key=lambda group: group.sequence)),
             under_way=self._rollouts.under_way,
-            totals=self._run.tally.totals,
+            tally=self._run.tally,
             elapsed=self._run.trace.elapsed,
         )
 

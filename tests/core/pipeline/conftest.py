@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+
 from areal_core.manager import Manager, PluginRecord, State
 from areal_core.pipeline.clock import make_loop
 from areal_core.pipeline.compose import compose
@@ -78,11 +79,11 @@ class Log:
 class Scene:
     """Makes and runs controllers of the spec above, with overrides; `log` is the last run's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, plugins: Manager) -> None:
         self.folder = folder
         self.log = Log()
         self.controller: Controller | None = None
-        self._manager = manager()
+        self._manager = plugins
 
     def run(
         self,
@@ -115,6 +116,9 @@ class Scene:
         """The objects of a file of lines."""
         return [json.loads(line) for line in (self.folder / name / file).read_text().splitlines()]
 
+    def checkpoint(self, step: int, name: str = "run") -> Path:
+        return self.folder / name / "checkpoints" / f"step-{step}"
+
     def metrics(self, name: str = "run") -> bytes:
         return (self.folder / name / "metrics.jsonl").read_bytes()
 
@@ -125,6 +129,17 @@ def run_virtually(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
+@pytest.fixture(scope="session")
+def plugins() -> Manager:
+    return manager()
+
+
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def scene(tmp_path: Path, plugins: Manager) -> Scene:
+    return Scene(tmp_path, plugins)
+
+
+@pytest.fixture
+def virtually() -> Callable[[Coroutine[Any, Any, T]], T]:
+    """Runs a coroutine on a virtual clock."""
+    return run_virtually

@@ -1,0 +1,225 @@
+"""`areal-plugins run`: composes an experiment and runs it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+import traceback
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from areal_core.errors import ArealError, InputError, RunFailed
+from areal_plugins.cli import INTERRUPTED, add_overrides
+from areal_plugins.cli.progress import Display, duration, open_display
+
+if TYPE_CHECKING:
+    from areal_core.manager import Manager
+    from areal_core.pipeline.compose import Composition
+    from areal_core.protocols import RunSummary
+    from areal_core.spec.experiment import Experiment
+
+EXAMPLES = """\
+examples:
+  areal-plugins run specs/quickstart.yaml
+  areal-plugins run spec.yaml --set training.max_steps=50 --set inference.type=vllm
+  areal-plugins run spec.yaml --resume runs/NAME-TIME
+  areal-plugins run spec.yaml --warm-start runs/NAME-TIME/checkpoints/step-N
+
+Ctrl-C stops after the step that is being trained, leaves a checkpoint and prints the command that
+goes on from it; a second one ends at once. Exit codes: 0 done, 1 the run failed, 2 bad input,
+130 stopped. AREAL_DEBUG_MODE=1 runs everything in this process, in an order that the seed fixes.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`run SPEC [--set K=V]... [--run-dir DIR] [--resume RUN | --warm-start CKPT] [--dry-run]`."""
+    parser.epilog = EXAMPLES
+    parser.add_argument("spec", metavar="SPEC", help="YAML file")
+    add_overrides(parser)
+    parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where to write; runs/NAME-TIME by default")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--resume", type=Path, metavar="RUN", help="go on from this run directory's last checkpoint")
+    start.add_argument("--warm-start", type=Path, metavar="CKPT", help="begin with the weights of this checkpoint")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be started, and start nothing")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run; see the exit codes above."""
+    from areal_core.manager import Manager
+    from areal_core.pipeline.clock import debug_mode
+    from areal_core.pipeline.compose import compose
+
+    experiment = load(args.spec, args.overrides)
+    checkpoint = _checkpoint(args)
+    folder = _folder(args, experiment.name, checkpoint)
+    composition = compose(experiment, folder, debug_mode())
+    if args.dry_run:
+        print("\n".join(_plan(composition)))
+        return 0
+    folder.mkdir(parents=True, exist_ok=True)
+    log_to(folder)
+    return _run(composition, Manager.discover(experiment.files), checkpoint, args.warm_start)
+
+
+def load(spec: str, overrides: list[str]) -> Experiment:
+    """The experiment; in debug mode with every worker in this process."""
+    from areal_core.pipeline.clock import debug_mode
+    from areal_core.spec import load_experiment
+
+    return load_experiment(spec, [*overrides, *(["executor=inline"] if debug_mode() else [])])
+
+
+def log_to(folder: Path) -> None:
+    """Send what this process logs to a file of the run directory."""
+    from areal_core.pipeline.clock import debug_mode
+
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(
+        filename=folder / "logs" / "controller.log",
+        level=logging.DEBUG if debug_mode() else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+
+
+def _checkpoint(args: argparse.Namespace) -> Path | None:
+    from areal_core.pipeline.checkpoint import latest
+
+    if args.resume is not None and args.run_dir is not None:
+        raise InputError("--run-dir", "a run that is resumed stays in its directory", "leave one of the two out")
+    if args.warm_start is not None and not (args.warm_start / "config.json").is_file():
+        raise InputError(str(args.warm_start), "is no model directory: it has no config.json")
+    return None if args.resume is None else latest(args.resume.absolute())
+
+
+def _folder(args: argparse.Namespace, name: str, checkpoint: Path | None) -> Path:
+    if checkpoint is not None:
+        return checkpoint.parent.parent
+    if args.run_dir is None:
+        return _free(Path("runs").absolute() / f"{name}-{datetime.now():%Y%m%d-%H%M%S}")
+    folder: Path = args.run_dir.absolute()
+    if (folder / "metrics.jsonl").exists():
+        raise InputError(str(folder), "holds a run", "go on with it by --resume, or choose another directory")
+    return folder
+
+
+def _free(folder: Path) -> Path:
+    """`folder`, or the first `folder-N` that does not exist."""
+    number, found = 1, folder
+    while found.exists():
+        number += 1
+        found = folder.with_name(f"{folder.name}-{number}")
+    return found
+
+
+def _plan(composition: Composition) -> list[str]:
+    """What a run would start and do."""
+    workers = [*composition.trainers(0), *composition.engines, *composition.rollouts]
+    stages = [
+        f"stage {s.name}: steps {s.first + 1} to {s.last}, {s.order.objective.name}, "
+        f"batches of {s.order.batch_size} in groups of {s.group_size}, staleness {s.pipeline.max_staleness}"
+        for s in composition.stages
+    ]
+    return [
+        f"run directory {composition.folder}",
+        *(f"worker {w.name}: {w.role} on {w.place.device}, {w.place.threads} threads" for w in workers),
+        f"weights by {composition.route.transport}, as {composition.route.mechanism}",
+        *stages,
+    ]
+
+
+def _run(composition: Composition, manager: Manager, resume: Path | None, warm_start: Path | None) -> int:
+    from areal_core.pipeline.clock import make_loop
+
+    display = open_display()
+    with asyncio.Runner(loop_factory=lambda: make_loop(virtual=composition.debug)) as runner:
+        try:
+            return runner.run(_supervised(composition, manager, display, resume, warm_start))
+        except asyncio.CancelledError:
+            return _say(display, "ended at once", INTERRUPTED)
+        except RunFailed as error:
+            return _say(display, "\n".join(_failure(error)), error.exit_code)
+        finally:
+            display.close()
+
+
+async def _supervised(
+    composition: Composition, manager: Manager, display: Display, resume: Path | None, warm_start: Path | None
+) -> int:
+    """Run under Ctrl-C and SIGTERM: the first stops the run, the second cancels it."""
+    from areal_core.pipeline.controller import Controller
+
+    hooks, origin = manager.observers(), provenance(composition.experiment, manager)
+    controller = Controller(composition, display, hooks, resume, warm_start, origin)
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    asked: list[str] = []
+
+    def on_signal(name: str) -> None:
+        if asked and task is not None:
+            task.cancel()
+        asked.append(name)
+        controller.stop(name)
+        display.phase("stopping after this step; once more ends at once")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal, number.name)
+    summary = await controller.run()
+    text = "\n".join(_summary(composition, summary, controller.resume_command()))
+    return _say(display, text, 0 if summary.outcome == "done" else INTERRUPTED)
+
+
+def provenance(experiment: Experiment, manager: Manager) -> dict[str, Any]:
+    """Where a run comes from: files, overrides, values' origins, plugins and their versions."""
+    plugins = [
+        {"name": p.name, "distribution": p.distribution, "version": p.version, "entry": p.entry, "state": p.state.value}
+        for p in manager.plugins
+    ]
+    return {
+        "command": sys.argv[1:],
+        "sources": experiment.sources,
+        "overrides": experiment.overrides,
+        "seed": experiment.seed,
+        "plugins": plugins,
+        "origins": experiment.origins,
+    }
+
+
+def _summary(composition: Composition, summary: RunSummary, resume: str) -> list[str]:
+    lines = [f"{summary.outcome}: {summary.steps} steps in {duration(summary.seconds)}"]
+    names = [key.removeprefix("after/") for key in summary.evaluations if key.startswith("after/")]
+    for name in names:
+        before, after = summary.evaluations[f"before/{name}"], summary.evaluations[f"after/{name}"]
+        lines.append(f"held-out accuracy of {name}: {before:.3f} -> {after:.3f}")
+    lines.append(f"run directory: {_short(composition.folder)}")
+    if summary.checkpoint:
+        lines.append(f"checkpoint: {_short(Path(summary.checkpoint))}")
+    if summary.outcome != "done":
+        lines.append(
+            f"go on with: {resume}" if resume else "nothing was trained yet, so there is nothing to go on from"
+        )
+    return lines
+
+
+def _failure(error: RunFailed) -> list[str]:
+    cause = error.__cause__
+    lines = [] if cause is None or isinstance(cause, ArealError) else traceback.format_exception(cause)
+    lines += [
+        f"error: the run failed: {error.cause}",
+        f"run directory: {_short(Path(error.run_dir))} (see events.jsonl, logs/)",
+    ]
+    return [*lines, f"go on with: {error.resume}"] if error.resume else lines
+
+
+def _short(path: Path) -> Path:
+    """Relative to here where it is below."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _say(display: Display, text: str, code: int) -> int:
+    display.close()
+    print(text, file=sys.stdout if code == 0 else sys.stderr)
+    return code

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pluggy
+import pytest
+
+from areal_core import ENTRY_POINT_GROUP, hookspecs
+from areal_core.errors import RunFailed
+from areal_core.hookspecs import hookimpl
+
+SLOW = "inference.mock.token_seconds=0.1"
+
+
+def seats(controller):
+    crew = controller._crew
+    return {seat.name: seat for seat in (*crew.engines.seats, *crew.rollouts.seats)}
+
+
+def killing(*names, at=3, times=1):
+    """Kill these workers once `at` steps are done, and again whenever they are back."""
+
+    async def meddle(controller):
+        run = controller._run
+        for turn in range(times):
+            await run.condition.until(lambda turn=turn: run.events.step >= at + turn)
+            for name in names:
+                await run.condition.until(lambda name=name: seats(controller)[name].ready)
+                seats(controller)[name].worker.kill()
+            await asyncio.sleep(0.5)
+
+    return meddle
+
+
+def trained(scene):
+    return sorted(line["sequence"] for line in scene.lines("trajectories/steps-0000001-0000100.jsonl"))
+
+
+@pytest.mark.parametrize("name", ["engine-0", "rollout-0"])
+def test_a_worker_that_dies_is_replaced_and_its_groups_are_rolled_out_anew(scene, name):
+    summary = scene.run(SLOW, meddle=killing(name))
+    assert summary.outcome == "done"
+    assert trained(scene) == list(range(80))
+    assert {"worker-lost", "worker-restarted"} <= set(scene.log.kinds())
+
+
+@pytest.mark.parametrize("name", ["engine-1", "rollout-1"])
+def test_one_of_several_workers_may_die(scene, name):
+    scene.run(SLOW, "resources={infer: {num_gpus: 2}, rollout: {cpus: 2}}", meddle=killing(name))
+    assert trained(scene) == list(range(80))
+
+
+def test_every_worker_but_the_trainer_may_die_at_once(scene):
+    options = "resources={infer: {num_gpus: 2}, rollout: {cpus: 2}}"
+    scene.run(SLOW, options, meddle=killing("engine-0", "engine-1", "rollout-0", "rollout-1", times=2))
+    assert trained(scene) == list(range(80))
+
+
+def test_an_engine_that_comes_back_serves_the_current_weights_only(scene):
+    """The mock trainer refuses tokens of wrong weights, and the buffer tokens older than their admission."""
+    scene.run(SLOW, "pipeline.max_staleness=1", "executor.mock.seconds.start=3.5", meddle=killing("engine-0", times=2))
+    assert max(line["lag/max"] for line in scene.lines("metrics.jsonl")) <= 1
+
+
+def test_a_worker_that_dies_too_often_fails_the_run_with_a_command_that_resumes(scene):
+    with pytest.raises(RunFailed, match=r"worker engine-0: killed; it was restarted 3 times before") as failure:
+        scene.run(SLOW, meddle=killing("engine-0", times=4))
+    assert failure.value.run_dir == str(scene.folder / "run")
+    assert failure.value.resume.endswith(f"--resume {scene.folder / 'run'}")
+    assert list((scene.folder / "run" / "checkpoints").iterdir())
+
+
+def test_a_lost_trainer_fails_the_run_at_once(scene):
+    async def meddle(controller):
+        await controller._run.condition.until(lambda: controller._run.events.step >= 5)
+        controller._crew.trainer.kill()
+
+    with pytest.raises(RunFailed, match=r"worker trainer: .*killed"):
+        scene.run(SLOW, meddle=meddle)
+    assert scene.log.kinds().count("run-failed") == 1
+
+
+def test_a_trainer_that_raises_fails_the_run_with_its_error_and_a_checkpoint(scene):
+    with pytest.raises(RunFailed, match="trainer/mock: train step 7: RuntimeError: told to fail at step 7"):
+        scene.run("training.mock.fails_at=7")
+    assert scene.checkpoint(7).is_dir()
+
+
+def test_a_step_that_failed_is_done_again_after_a_resume(scene):
+    with pytest.raises(RunFailed):
+        scene.run("training.mock.fails_at=7")
+    scene.run(resume=scene.checkpoint(7))
+    assert trained(scene) == list(range(80))
+
+
+def test_a_reward_that_always_raises_fails_the_run_with_its_error(scene):
+    with pytest.raises(RunFailed, match=r"11 of the last 50 groups failed.*reward/mock: score .*RuntimeError: told to"):
+        scene.run("environments=[{type: mock, reward: {type: mock, raises: true}}]")
+
+
+def test_a_group_that_always_fails_is_tried_again_and_then_replaced(scene):
+    scene.run("environments=[{type: mock, reward: mock, failing: [5, 17]}]")
+    assert scene.log.kinds().count("group-retried") == 4
+    assert scene.log.kinds().count("group-failed") == 2
+    assert trained(scene) == [sequence for sequence in range(82) if sequence not in (5, 17)]
+    assert sum(line.get("dropped/failed", 0) for line in scene.lines("metrics.jsonl")) == 8
+
+
+def test_no_failure_is_tolerated_where_none_may_be(scene):
+    with pytest.raises(RunFailed, match=r"1 of the last 50 groups failed.*told to fail on task 5"):
+        scene.run("environments=[{type: mock, reward: mock, failing: [5]}]", "supervision.max_failed_share=0")
+
+
+def test_bad_input_is_not_tried_again(scene):
+    with pytest.raises(RunFailed, match="task numbers/train/0: has no demonstration"):
+        scene.run("objective=sft", "environments=[{name: numbers, type: mock, demonstrates: false, reward: mock}]")
+    assert "group-retried" not in scene.log.kinds()
+
+
+def test_a_transfer_that_fails_once_is_tried_again(scene):
+    summary = scene.run("weights.mock={fails_at: 6, failures: 2}")
+    assert summary.outcome == "done"
+    assert scene.log.kinds().count("weights-failed") == 2
+
+
+def test_a_transfer_that_keeps_failing_fails_the_run_and_no_engine_has_the_version(scene):
+    with pytest.raises(RunFailed, match=r"transport mock: told to fail at version 0\.6"):
+        scene.run("weights.mock={fails_at: 6, failures: 9}")
+    assert scene.checkpoint(6).is_dir() or scene.checkpoint(7).is_dir()
+
+
+def test_an_engine_that_serves_old_weights_fails_the_run(scene):
+    with pytest.raises(RunFailed, match=r"these are not|tokens of .* are not of the versions"):
+        scene.run("inference.mock={stale: true, token_seconds: 0.1}")
+
+
+def test_a_stop_ends_after_the_step_that_is_being_trained(scene):
+    async def meddle(controller):
+        await asyncio.sleep(6.5)
+        controller.stop("asked to")
+
+    summary = scene.run(SLOW, meddle=meddle)
+    assert summary.outcome == "stopped"
+    assert summary.steps == len(scene.lines("metrics.jsonl"))
+    assert summary.checkpoint.endswith(f"step-{summary.steps}")
+
+
+def test_a_stop_during_the_first_evaluation_leaves_nothing_to_resume(scene):
+    async def meddle(controller):
+        await asyncio.sleep(1)
+        controller.stop("asked to")
+
+    summary = scene.run("evaluation={before: true}", "inference.mock.token_seconds=9", meddle=meddle)
+    assert (summary.outcome, summary.steps, summary.checkpoint) == ("stopped", 0, "")
+
+
+def test_a_cancelled_run_leaves_no_worker(scene):
+    async def meddle(controller):
+        await asyncio.sleep(6.5)
+        for task in asyncio.all_tasks():
+            if task.get_coro().__name__ == "main":
+                task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        scene.run(SLOW, meddle=meddle)
+    assert all(worker._inner._host.gone.done() for worker in scene.controller._executor.workers)
+
+
+def test_a_run_leaves_no_worker(scene):
+    scene.run("training.max_steps=2")
+    assert all(worker._inner._host.gone.done() for worker in scene.controller._executor.workers)
+
+
+class Raises:
+    @hookimpl
+    def areal_step_finished(self, step):
+        raise RuntimeError(f"cannot bear step {step}")
+
+
+class Keeps:
+    def __init__(self):
+        self.told = []
+
+    @hookimpl
+    def areal_run_started(self, run):
+        self.told.append(("started", run.name))
+
+    @hookimpl
+    def areal_trajectories_collected(self, group):
+        self.told.append(("collected", group.sequence))
+
+    @hookimpl
+    def areal_step_finished(self, step, metrics):
+        self.told.append(("step", step))
+
+    @hookimpl
+    def areal_weights_published(self, version):
+        self.told.append(("version", version.step))
+
+    @hookimpl
+    def areal_worker_failed(self, worker, reason):
+        self.told.append(("failed", worker))
+
+    @hookimpl
+    def areal_run_finished(self, summary):
+        self.told.append(("finished", summary.outcome))
+
+
+def observed_by(*observers):
+    manager = pluggy.PluginManager(ENTRY_POINT_GROUP)
+    manager.add_hookspecs(hookspecs)
+    for observer in observers:
+        manager.register(observer, name=type(observer).__name__)
+    return manager
+
+
+def test_an_observer_that_raises_becomes_an_event_and_the_others_still_hear(scene):
+    keeps = Keeps()
+    summary = scene.run(hooks=observed_by(Raises(), keeps))
+    assert summary.outcome == "done"
+    assert [step for what, step in keeps.told if what == "step"] == list(range(1, 21))
+    events = [event for event in scene.lines("events.jsonl") if event["kind"] == "observer-failed"]
+    assert "Raises: areal_step_finished: RuntimeError: cannot bear step 1" in events[0]["message"]
+
+
+def test_an_observer_that_always_raises_is_given_up(scene):
+    scene.run(hooks=observed_by(Raises()))
+    events = [event for event in scene.log.events if event.kind == "observer-failed"]
+    assert len(events) == 10
+    assert events[-1].message.endswith("it is not called any more")
+
+
+def test_observers_hear_the_life_of_a_run_in_order(scene):
+    keeps = Keeps()
+    scene.run(SLOW, meddle=killing("engine-0"), hooks=observed_by(keeps))
+    assert keeps.told[0] == ("started", "mocked")
+    assert [number for what, number in keeps.told if what == "version"] == list(range(21))
+    assert sorted(number for what, number in keeps.told if what == "collected") == list(range(80))
+    assert ("failed", "engine-0") in keeps.told
+    assert keeps.told[-1] == ("finished", "done")
+
+
+def test_a_tracker_that_raises_does_not_end_the_run(scene):
+    summary = scene.run("trackers=[{type: mock, raises: true}]")
+    assert summary.outcome == "done"
+    assert "observer-failed" in scene.log.kinds()
+
+
+def test_every_event_is_on_disk(scene):
+    scene.run(SLOW, meddle=killing("engine-0"))
+    lines = [json.loads(line) for line in (scene.folder / "run" / "events.jsonl").read_text().splitlines()]
+    assert [line["kind"] for line in lines] == scene.log.kinds()

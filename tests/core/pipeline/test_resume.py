@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from areal_core.errors import CheckpointError
+from areal_core.pipeline import checkpoint
+
+SLOW = "inference.mock.token_seconds=0.1"
+DROP = ("pipeline={max_staleness: 1, on_stale: drop}", "executor.mock.seconds={train: 0.1}")
+EVERY = "checkpoint={every: 4, keep: 100}"
+
+
+def stop_at(step):
+    async def meddle(controller):
+        run = controller._run
+        await run.condition.until(lambda: run.events.step >= step)
+        controller.stop("enough")
+
+    return meddle
+
+
+def copy(scene, step, source, target):
+    """A run directory as it was when `step` had just been saved and the run was killed some steps later."""
+    shutil.copytree(scene.folder / source, scene.folder / target)
+    for path in (scene.folder / target / "checkpoints").iterdir():
+        if int(path.name.removeprefix("step-")) > step:
+            shutil.rmtree(path)
+    return checkpoint.latest(scene.folder / target)
+
+
+@pytest.mark.parametrize("cut", [4, 8, 16])
+@pytest.mark.parametrize(
+    "options", [(), ("pipeline.max_staleness=0",), ("pipeline={max_staleness: 1, on_stale: drop}",)]
+)
+def test_a_resumed_debug_run_repeats_the_rest_to_the_last_bit(scene, cut, options):
+    scene.run(SLOW, EVERY, *options, name="whole", debug=True)
+    resumed = copy(scene, cut, "whole", "cut")
+    scene.run(SLOW, EVERY, *options, name="cut", debug=True, resume=resumed)
+    assert scene.metrics("cut") == scene.metrics("whole")
+    assert _trained(scene, "cut") == _trained(scene, "whole")
+
+
+STAGES = """
+name: staged
+seed: 1
+model: mock
+platform: mock
+executor: {type: mock, mock: {seconds: {train: 1.0}}}
+inference: {type: mock, max_concurrent: 16, mock: {token_seconds: 0.1, longest: 50}}
+training: {backend: mock, batch_size: 16, optimizer: mock}
+weights: {type: mock}
+objective: {type: grpo, group_size: 4}
+environments: [{name: a, type: mock, reward: mock, size: 13}, {name: b, type: mock, reward: mock, weight: 0.5}]
+evaluation: {samples: 8, every: 3}
+checkpoint: {every: 2, keep: 100}
+trackers: []
+stages:
+  - {name: imitate, objective: sft, training: {max_steps: 4}}
+  - {name: reinforce, training: {max_steps: 5}}
+"""
+
+
+@pytest.mark.parametrize("cut", [2, 4, 6, 8])
+def test_a_resume_finds_its_stage_its_tasks_and_its_scores(scene, cut):
+    whole = scene.run(spec=STAGES, name="whole", debug=True)
+    resumed = copy(scene, cut, "whole", "cut")
+    again = scene.run(spec=STAGES, name="cut", debug=True, resume=resumed)
+    assert scene.metrics("cut") == scene.metrics("whole")
+    assert again.evaluations == whole.evaluations
+    assert _without_incarnation(scene.lines("evaluations.jsonl", "cut")) == scene.lines("evaluations.jsonl", "whole")
+
+
+def test_a_stopped_run_goes_on_with_every_group_trained_on_once(scene):
+    stopped = scene.run(SLOW, meddle=stop_at(7))
+    assert stopped.outcome == "stopped"
+    assert 7 <= stopped.steps < 20
+    scene.run(SLOW, resume=checkpoint.latest(scene.folder / "run"))
+    assert [line["step"] for line in scene.lines("metrics.jsonl")] == list(range(1, 21))
+    assert sorted(_sequences(scene)) == list(range(80))
+
+
+def test_what_was_finished_or_under_way_when_a_run_stopped_is_in_its_checkpoint(scene):
+    scene.run(SLOW, meddle=stop_at(7))
+    state = json.loads((checkpoint.latest(scene.folder / "run") / "pipeline.json").read_text())
+    kept = {group["sequence"] for group in state["buffered"]} | {sequence for sequence, _ in state["under_way"]}
+    assert kept | set(_sequences(scene)) == set(range(state["drawn"]["groups"]))
+
+
+def test_the_bound_holds_after_a_resume(scene):
+    scene.run(SLOW, "pipeline.max_staleness=2", meddle=stop_at(7))
+    scene.run(SLOW, "pipeline.max_staleness=2", resume=checkpoint.latest(scene.folder / "run"))
+    assert max(line["lag/max"] for line in scene.lines("metrics.jsonl")) <= 2
+
+
+def test_tokens_drawn_after_a_resume_are_of_a_new_incarnation(scene):
+    scene.run(SLOW, meddle=stop_at(7))
+    scene.run(SLOW, resume=checkpoint.latest(scene.folder / "run"))
+    last = scene.lines("trajectories/steps-0000001-0000100.jsonl")[-1]
+    assert last["trajectories"][0]["version"].startswith("1.")
+
+
+def test_lines_of_steps_after_the_checkpoint_are_forgotten(scene):
+    scene.run(SLOW, EVERY, name="whole")
+    resumed = copy(scene, 8, "whole", "cut")
+    scene.run(SLOW, EVERY, name="cut", resume=resumed, meddle=stop_at(9))
+    for file in ("metrics.jsonl", "timings.jsonl"):
+        steps = [line["step"] for line in scene.lines(file, "cut")]
+        assert steps == list(range(1, len(steps) + 1))
+        assert len(steps) < 20
+
+
+def test_the_trace_of_a_resumed_run_is_one_valid_file(scene):
+    scene.run(SLOW, meddle=stop_at(7))
+    scene.run(SLOW, resume=checkpoint.latest(scene.folder / "run"))
+    events = json.loads((scene.folder / "run" / "trace.json").read_text())
+    trained = [event["args"]["step"] for event in events if event.get("name") == "train"]
+    assert trained == list(range(1, 21))
+    starts = [event["ts"] for event in events if event.get("name") == "train"]
+    assert starts == sorted(starts)
+
+
+def test_more_steps_than_before_go_on_from_the_last_checkpoint(scene):
+    scene.run()
+    summary = scene.run("training.max_steps=25", resume=checkpoint.latest(scene.folder / "run"))
+    assert summary.steps == 25
+
+
+def test_a_warm_start_begins_with_a_checkpoints_weights(scene):
+    scene.run("training.max_steps=1", "evaluation={samples: 8, before: true}", name="first")
+    (scene.checkpoint(1, "first") / "config.json").write_text('{"steps": 0, "model_type": "mock"}')
+    summary = scene.run("training.max_steps=1", warm_start=scene.checkpoint(1, "first"))
+    assert summary.outcome == "done"
+
+
+def test_a_run_that_is_complete_says_how_to_go_on(scene):
+    scene.run("training.max_steps=2")
+    with pytest.raises(CheckpointError, match=r"all 2 steps of the run are done; raise training\.max_steps to go on"):
+        scene.run("training.max_steps=2", resume=checkpoint.latest(scene.folder / "run"))
+
+
+def test_a_checkpoint_of_another_experiment_is_refused(scene):
+    scene.run("training.max_steps=2")
+    with pytest.raises(CheckpointError, match="of another experiment: its seed is 3, the spec's 4"):
+        scene.run("seed=4", resume=checkpoint.latest(scene.folder / "run"))
+
+
+def test_a_damaged_checkpoint_is_named(scene):
+    scene.run("training.max_steps=2")
+    (scene.checkpoint(2) / "buffer.npz").write_bytes(b"PK nothing")
+    with pytest.raises(CheckpointError, match="step-2: is damaged"):
+        scene.run(resume=checkpoint.latest(scene.folder / "run"))
+
+
+def test_a_run_directory_without_a_checkpoint_is_named(tmp_path):
+    with pytest.raises(CheckpointError, match="has no whole checkpoint; nothing can be resumed"):
+        checkpoint.latest(tmp_path)
+    with pytest.raises(CheckpointError, match="is no run directory"):
+        checkpoint.latest(tmp_path / "nowhere")
+
+
+def test_a_checkpoint_that_was_not_finished_is_not_found(scene):
+    scene.run("training.max_steps=2")
+    (scene.folder / "run" / "checkpoints" / ".step-3.new").mkdir()
+    (scene.folder / "run" / "checkpoints" / "step-9").mkdir()
+    assert checkpoint.latest(scene.folder / "run").name == "step-2"
+
+
+def _sequences(scene, name="run"):
+    return [line["sequence"] for line in scene.lines("trajectories/steps-0000001-0000100.jsonl", name)]
+
+
+def _trained(scene, name):
+    """The trajectories of every step, but for the incarnation of their versions."""
+    lines = scene.lines("trajectories/steps-0000001-0000100.jsonl", name)
+    return json.loads(json.dumps(lines).replace('"1.', '"0.'))
+
+
+def _without_incarnation(lines):
+    return json.loads(json.dumps(lines).replace('"1.', '"0.'))
