@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from attrs import fields
+
 from areal_core.errors import Severity, SpecError
 from areal_core.spec import Examined, examine
 from areal_core.spec.findings import count_line, render
@@ -84,7 +86,7 @@ def _components(examined: Examined) -> Iterator[dict[str, Any]]:
     origins = {(c.kind, c.name): plugin.origin for plugin in examined.plugins for c in plugin.components}
     seen = set()
     for draft in examined.drafts:
-        for part in draft.parts.values():
+        for part in sorted(draft.parts.values(), key=_place):
             if (part.path, part.name) not in seen:
                 seen.add((part.path, part.name))
                 yield {
@@ -93,6 +95,12 @@ def _components(examined: Examined) -> Iterator[dict[str, Any]]:
                     "plugin": origins.get((part.kind, part.name)),
                     "because": _reason(part, draft, examined),
                 }
+
+
+def _place(part: Part) -> tuple[int, str]:
+    """In the order of the spec's sections, each before what stands in it."""
+    sections = [f.name for f in fields(Spec)]
+    return sections.index(str(part.path[0])), ".".join(map(str, part.path))
 
 
 def _reason(part: Part, draft: Draft, examined: Examined) -> str:

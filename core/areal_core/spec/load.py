@@ -227,9 +227,9 @@ def _decode(raw: bytes, path: str, report: Report) -> str:
 def _neighbours(path: str) -> str | None:
     """A file of nearly that name beside it."""
     folder = Path(path).parent
-    names = [p.name for p in folder.glob("*.y*ml")] if folder.is_dir() else []
-    near = nearest(Path(path).name, names)
-    return f"did you mean `{folder / near}`?" if near else None
+    names = {p.stem: p.name for p in folder.glob("*.y*ml")} if folder.is_dir() else {}
+    near = nearest(Path(path).stem, names)
+    return f"did you mean `{folder / names[near]}`?" if near else None
 
 
 def _refuse_directives(source: Source, report: Report) -> None:

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 
 def _doc(text: str, default: Any = None, *, factory: Any = None, **limits: Any) -> Any:
-    """A field with its documentation; `limits` are `ge`, `gt`, `le`, `lt` and `path` (see `structure`)."""
+    """A field with its documentation; `limits` are those of `structure`: bounds, `path`, `name`."""
     metadata = {"doc": text, **limits}
     return field(factory=factory, metadata=metadata) if factory else field(default=default, metadata=metadata)
 
@@ -226,7 +226,7 @@ class EnvironmentSpec:
     """One source of tasks. Private options stand inline."""
 
     type: str = _doc("Environment.", "jsonl")
-    name: str | None = _doc("Name in figures and tasks; the type when left out.", None)
+    name: str | None = _doc("Name in figures and tasks; the type when left out.", None, name=True)
     weight: float = _doc("Share of the tasks drawn.", 1.0, ge=0)
     reward: Use | None = _doc("Judge of the answers; the environment's own when left out.", None)
     options: Mapping[str, Any] = field(factory=dict)
@@ -300,7 +300,7 @@ class FileSpec:
 class Spec:
     """One experiment."""
 
-    name: str = _doc("Name of the run.", "run")
+    name: str = _doc("Name of the run.", "run", name=True)
     seed: int = _doc("Fixes everything that is drawn at random.", 0, ge=0)
     model: ModelSpec = _doc("What is trained.", factory=ModelSpec)
     platform: PlatformSpec = _doc("Make of device.", factory=PlatformSpec)

@@ -18,6 +18,7 @@ from areal_core.spec.model import FileSpec, Spec, StageSpec
 from areal_core.spec.node import SpecPath
 from areal_core.spec.resolved import unstructured
 from areal_core.spec.sections import AUTO, PRIVATE, Section, section_at
+from areal_core.spec.structure import NAME
 
 Schema = dict[str, Any]
 
@@ -80,6 +81,7 @@ class _Build:
         """The schema of a type."""
         if form in _TYPES:
             bounds = {_BOUNDS[key]: limits[key] for key in _BOUNDS if key in limits and form in (int, float)}
+            bounds |= {"pattern": NAME} if limits.get("name") and form is str else {}
             return _or_variable({**_TYPES[form], **bounds}) if form in (int, float, bool) else _TYPES[form]
         if get_origin(form) is Literal:
             return _or_variable({"enum": list(get_args(form))})

@@ -3,7 +3,8 @@
 Nothing is coerced: `'false'` is no bool, `1.9` and `'5'` are no int, `true` is no number; only an
 int may stand for a float. A field's metadata may hold `ge`, `gt`, `le`, `lt` (bounds), and `path`:
 `True` for a file or directory that must exist, `"maybe"` for a text that may also be a name. Either
-is made absolute from the directory of the file that it is written in.
+is made absolute from the directory of the file that it is written in. `name: True` is for texts
+that become part of a file's name.
 
 This is a walk of our own, because one that takes defaults for what is wrong, so that the rest is
 still checked, would override every hook of a converter; and it is there in a tenth of the time.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -31,6 +33,9 @@ from areal_core.spec.suggest import unknown_key_hint
 
 FAILED: Any = type("Failed", (), {"__repr__": lambda _: "FAILED"})()
 """In place of a value that is wrong or unknown; its field takes the default."""
+
+NAME = r"(?!\.)[^/\\\x00-\x1f]+"
+"""A text that can be a file's name."""
 
 _BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
     "ge": (operator.ge, "at least"),
@@ -122,8 +127,14 @@ class _Walk:
         if form in (int, float):
             return self._number(data, form, path, limits)
         if form in (str, Path):
-            return form(self._path(data, path, limits["path"]) if limits.get("path") else data)
+            return self._text(data, form, path, limits)
         return data if form in (bool, type(None)) else self._foreign(data, form, path)
+
+    def _text(self, data: str, form: Any, path: SpecPath, limits: Mapping[str, Any]) -> Any:
+        if limits.get("name") and not re.fullmatch(NAME, data):
+            message = f"{_dotted(path)} must be usable as a file's name, without slashes and leading dots"
+            return self._failed(path, "bad-value", message)
+        return form(self._path(data, path, limits["path"]) if limits.get("path") else data)
 
     def _number(self, data: float, form: type[int] | type[float], path: SpecPath, limits: Mapping[str, Any]) -> Any:
         try:
@@ -132,6 +143,8 @@ class _Walk:
             number = math.inf
         if not math.isfinite(number):
             return self._failed(path, "not-finite", f"{_dotted(path)} must be finite, not {forms.show(data)}")
+        if form is int and not -(2**63) <= number < 2**63:
+            return self._failed(path, "out-of-range", f"{_dotted(path)} must fit in 64 bits")
         for name, (holds, words) in _BOUNDS.items():
             if name in limits and not holds(number, limits[name]):
                 message = f"{_dotted(path)} must be {words} {limits[name]:g}, not {forms.show(data)}"
