@@ -91,7 +91,8 @@ class _HeadLogProb(torch.autograd.Function):
         to_hidden, to_weight, to_bias = ctx.needs_input_grad[:3]
         grad = _Gradients(hidden, head, to_hidden, to_weight, to_bias)
         g = torch.zeros_like(entropy) if g is None else g
-        for rows, p in zip(_chunks(len(hidden), len(head.weight), entropy.dtype), ctx.kept, strict=True):
+        kept, ctx.kept = ctx.kept, [None] * len(ctx.kept)  # they are written over
+        for rows, p in zip(_chunks(len(hidden), len(head.weight), entropy.dtype), kept, strict=True):
             if not _any(g[rows]) and (h is None or not _any(h[rows])):
                 continue  # no trained unit of the chunk has a share in the loss
             slope: Tensor | float = 1.0
@@ -100,7 +101,6 @@ class _HeadLogProb(torch.autograd.Function):
                 slope = 1.0 if head.cap is None else 1.0 - (logits / (head.scale * head.cap)).square_()
                 p = torch.softmax(logits, dim=-1, out=logits)
             grad.add(rows, _to_logits(p, targets[rows], entropy[rows], g[rows], None if h is None else h[rows]), slope)
-        ctx.kept = None
         return grad.hidden, grad.weight, grad.bias, None, None, None
 
 

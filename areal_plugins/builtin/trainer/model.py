@@ -56,6 +56,13 @@ def load_model(directory: Path, dtype: torch.dtype, device: torch.device) -> Any
     return model.to(device)
 
 
+def recompute_activations(model: Any) -> None:
+    """Keep only the layers' inputs for the backward pass."""
+    # transformers 5.2x renames it; the older name goes with transformers 6
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+
+
 def check_packing(policy: Policy, directory: Path) -> None:
     """Read a few tokens packed with a shared prefix, and plainly, and compare; likewise the output layer.
 

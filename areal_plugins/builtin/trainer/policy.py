@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from areal_plugins.builtin.trainer import decoder
 from areal_plugins.builtin.trainer.logprob import Head, log_probabilities
 from areal_plugins.builtin.trainer.micro import Micro
 
@@ -59,9 +60,12 @@ class Policy:
 def read(backbone: nn.Module, micro: Micro, under: AbstractContextManager[Any]) -> Tensor:
     """[t, C] hidden states at which the trained units are predicted."""
     with under:
-        out = backbone(input_ids=micro.tokens, position_ids=micro.positions, use_cache=False, grid=micro.grid)
-    hidden: Tensor = out.last_hidden_state[0].index_select(0, micro.predict)
-    return hidden
+        if decoder.is_known(backbone):
+            every = decoder.decode(backbone, micro.tokens, micro.positions, micro.grid)
+        else:
+            out = backbone(input_ids=micro.tokens, position_ids=micro.positions, use_cache=False, grid=micro.grid)
+            every = out.last_hidden_state[0]
+    return every.index_select(0, micro.predict)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from areal_plugins.builtin.dtypes import resolve_dtype
 from areal_plugins.builtin.trainer import TorchTrainerOptions, export, figures, state
 from areal_plugins.builtin.trainer.lora import add_adapters
 from areal_plugins.builtin.trainer.loss_scale import LossScale
-from areal_plugins.builtin.trainer.model import check_packing, load_model
+from areal_plugins.builtin.trainer.model import check_packing, load_model, recompute_activations
 from areal_plugins.builtin.trainer.policy import Policy
 from areal_plugins.builtin.trainer.randomness import RandomStream
 from areal_plugins.builtin.trainer.sizing import token_budget
@@ -108,7 +108,7 @@ class TorchTrainer:
             with self._random.active():
                 add_adapters(model, context.lora)
         if context.activation_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+            recompute_activations(model)
         model.train(context.activation_checkpointing or bool(context.lora and context.lora.dropout))
 
     def _tensors(self, stage: Stage) -> dict[str, Mapping[str, Tensor]]:
