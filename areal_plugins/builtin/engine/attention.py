@@ -222,11 +222,12 @@ def _weighted(
 ) -> torch.Tensor:
     """Attention written out, for what the fused kernels lack. `sinks` broadcast to the scores' [..., q, 1]."""
     scale = q.shape[-1] ** -0.5 if scoring.scale is None else scoring.scale
-    scores = (q @ k.transpose(-1, -2)).float() * scale
+    precise = torch.promote_types(q.dtype, torch.float32)
+    scores = (q @ k.transpose(-1, -2)).to(precise) * scale
     if scoring.softcap is not None:
         scores = scoring.softcap * torch.tanh(scores / scoring.softcap)
     if mask is not None:
         scores = scores + mask
     if sinks is not None:
-        scores = torch.cat([scores, sinks.float().expand(*scores.shape[:-1], 1)], dim=-1)
+        scores = torch.cat([scores, sinks.to(precise).expand(*scores.shape[:-1], 1)], dim=-1)
     return torch.softmax(scores, dim=-1)[..., : k.shape[-2]].to(v.dtype) @ v

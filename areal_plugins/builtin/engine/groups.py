@@ -9,6 +9,7 @@ import numpy as np
 from attrs import define, field
 
 from areal_core.data import Completion, GenerateRequest
+from areal_plugins.builtin.engine.sampling import stream_keys
 from areal_plugins.builtin.engine.stop import StopStrings
 
 
@@ -17,7 +18,7 @@ class Group:
     """A request: which members wait, which run, and which of those wait for the prompt to be computed.
 
     `limit`: most tokens of prompt and answer. `stop_ids` end an answer. `deliver` is given each
-    completion as it ends.
+    completion as it ends. `keys` are the members' random streams.
     """
 
     request: GenerateRequest
@@ -28,9 +29,11 @@ class Group:
     waiting: deque[int] = field(factory=deque)
     running: list[Member] = field(factory=list)
     followers: list[Member] = field(factory=list)
+    keys: np.ndarray = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.waiting.extend(range(self.request.n))
+        self.keys = stream_keys(self.request.seed, self.request.n)
 
     @property
     def prompt(self) -> np.ndarray:

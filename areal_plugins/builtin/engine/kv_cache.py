@@ -39,6 +39,7 @@ class KVCache:
         head = torch.arange(heads, device=rows.device)
         return ((rows[:, None] * heads + head) * self.length + positions[:, None]).view(-1)
 
+    @torch.inference_mode()
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
         """Give `targets` the first `length` positions of row `source`."""
         index = torch.tensor(targets, device=self.device)
@@ -46,6 +47,7 @@ class KVCache:
             for table in tables:
                 table[index, :, :length] = table[source, :, :length]
 
+    @torch.inference_mode()
     def resize(self, rows: int, length: int) -> None:
         """Room for `rows` sequences of `length` tokens; what fits of the contents is kept."""
         kept_rows, kept_length = min(rows, self.rows), min(length, self.length)

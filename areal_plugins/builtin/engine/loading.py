@@ -27,7 +27,7 @@ def load_model(directory: Path, dtype: torch.dtype, device: torch.device) -> Any
     if not (directory / "config.json").is_file():
         raise InputError(str(directory), "it has no config.json", "give the directory of a Hugging Face model")
     AttentionInterface.register(attention.NAME, attention.attend)
-    disable_progress_bar()  # a worker's output is a log
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # a worker's output is a log
     try:
         model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:

@@ -52,10 +52,10 @@ class Planner:
         """
         state = rows.state[:count]
         pending = np.where(state["follows"], 0, state["total"] - state["cached"])
-        decoding = np.flatnonzero(pending == 1)
+        decoding = (pending == 1).nonzero()[0]
         at = state["total"][decoding] - 1
         runs = self._runs(decoding, at + 1, _CALL_BYTES / max(layer_bytes, 1.0))
-        prefilling = np.flatnonzero(pending > 1)
+        prefilling = (pending > 1).nonzero()[0]
         if prefilling.size == 0:
             everything = np.arange(len(decoding))
             plan = Plan(rows.tokens[decoding, at], at, decoding, runs, (), everything, decoding, everything)
@@ -82,7 +82,7 @@ class Planner:
         keep = np.concatenate([np.arange(len(decoding)), [c.token + c.size - 1 for c in done]]).astype(np.int64)
         sampled, draw = list(decoding), list(range(len(decoding)))
         for place, chunk in enumerate(done, start=len(decoding)):
-            drawers = [chunk.row, *(r for r in sharers.get(chunk.row, ()) if total[r] == total[chunk.row])]
+            drawers = [chunk.row, *(r for r in sharers.get(chunk.row, ()) if _only_prompt(rows, chunk.row, r))]
             sampled += drawers
             draw += [place] * len(drawers)
         return Plan(
@@ -115,6 +115,10 @@ def _chunks(rows: Rows, prefilling: Iterable[int], token: int, budget: int) -> I
             return
         yield Chunk(token, int(row), start, size)
         token, budget = token + size, budget - size
+
+
+def _only_prompt(rows: Rows, *both: int) -> bool:
+    return bool((rows.state["total"][list(both)] == rows.state["prompt"][list(both)]).all())
 
 
 def side_by_side(chunks: Iterable[Chunk]) -> list[Chunk]:

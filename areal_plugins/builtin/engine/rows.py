@@ -21,8 +21,11 @@ _ROW = np.dtype(
         ("top_k", np.int64),
         ("key", np.uint64),  # of its random stream
         ("order", np.int64),  # of admission
-    ]
+    ],
+    align=True,
 )
+
+_NAMES = _ROW.names or ()
 
 NO_TOKEN = -1
 
@@ -43,8 +46,7 @@ class Rows:
 
     def write(self, row: int, columns: Mapping[str, Any], prompt: np.ndarray, stops: tuple[int, ...]) -> None:
         """Begin a sequence in `row`."""
-        for name, value in columns.items():
-            self.state[name][row] = value
+        self.state[row] = tuple(columns[name] for name in _NAMES)
         self.tokens[row, : len(prompt)] = prompt
         missing = len(stops) - self.stops.shape[1]
         if missing > 0:

@@ -18,7 +18,10 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @frozen(eq=False)
 class Draws:
-    """How S sequences sample: all [S]. `temperature` 0 is greedy, `top_k` 0 and `top_p` 1 are off."""
+    """How S sequences sample: all [S]. `temperature` 0 is greedy, `top_k` 0 and `top_p` 1 are off.
+
+    `uniform` is one number in [0, 1) each.
+    """
 
     temperature: np.ndarray
     top_p: np.ndarray
@@ -29,12 +32,10 @@ class Draws:
         return Draws(self.temperature[chosen], self.top_p[chosen], self.top_k[chosen], self.uniform[chosen])
 
 
-def stream_key(seed: int, stream: int) -> np.uint64:
-    """The key of random stream `stream` of `seed`; different pairs give unrelated streams."""
-    seeds = np.array([seed & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
-    streams = np.array([stream], dtype=np.uint64)
-    key: np.uint64 = _mix(_mix(seeds) + streams)[0]
-    return key
+def stream_keys(seed: int, count: int) -> np.ndarray:
+    """The keys of random streams 0..count-1 of `seed`, uint64; different pairs give unrelated streams."""
+    seeds = np.full(count, seed & 0xFFFFFFFFFFFFFFFF, dtype=np.uint64)
+    return _mix(_mix(seeds) + np.arange(count, dtype=np.uint64))
 
 
 def uniforms(keys: np.ndarray, counters: np.ndarray) -> np.ndarray:
@@ -97,7 +98,7 @@ def _free(logits: torch.Tensor, draws: Draws) -> Drawn:
         index = block * _BLOCK + torch.arange(_BLOCK, device=p.device)
         weights = p.gather(1, index.clamp_max(vocabulary - 1)).masked_fill(index >= vocabulary, 0)
         offset, _ = _invert(weights, rest)
-        tokens = block * _BLOCK + offset
+        tokens = (block * _BLOCK + offset).clamp_max(vocabulary - 1)
     return tokens[:, 0], p.gather(1, tokens)[:, 0].log()
 
 
@@ -110,7 +111,7 @@ def _limited(logits: torch.Tensor, draws: Draws) -> Drawn:
     for size in (min(_CANDIDATES, scaled.shape[1]), scaled.shape[1]):
         values, tokens = scaled.topk(size, dim=-1)
         p = (values.double() - whole).exp()
-        if ((top_k <= size) | (p.sum(-1, keepdim=True) >= top_p)).all():
+        if ((top_k <= size) | ((top_k >= scaled.shape[1]) & (p.sum(-1, keepdim=True) >= top_p))).all():
             break
     p = p.masked_fill_(torch.arange(size, device=p.device) >= top_k, 0)
     mass = torch.where(top_k < scaled.shape[1], p.sum(-1, keepdim=True), 1.0)
@@ -135,9 +136,10 @@ def _invert(weights: torch.Tensor, targets: torch.Tensor) -> Drawn:
     """The first index where the running sum of weights [S, N] passes the target [S, 1], and how far into it.
 
     Never an index of weight 0: targets are kept below the sum, which only rises where weights do.
+    Sums that are no number give the last index, whose log-probability then is none either.
     """
     running = weights.double().cumsum(-1)
     total = running[:, -1:]
     targets = torch.minimum(targets, torch.nextafter(total, torch.zeros_like(total)))
-    index = torch.searchsorted(running, targets, right=True)
+    index = torch.searchsorted(running, targets, right=True).clamp_max(running.shape[1] - 1)
     return index, targets - (running.gather(1, index) - weights.gather(1, index))

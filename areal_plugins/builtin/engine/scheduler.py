@@ -17,7 +17,7 @@ from areal_plugins.builtin.engine.groups import Group, Member
 from areal_plugins.builtin.engine.kv_cache import KVCache
 from areal_plugins.builtin.engine.plan import Plan, Planner
 from areal_plugins.builtin.engine.rows import Rows
-from areal_plugins.builtin.engine.sampling import Draws, stream_key, uniforms
+from areal_plugins.builtin.engine.sampling import Draws, uniforms
 from areal_plugins.builtin.engine.stop import cut
 
 _GRANULE = 64
@@ -42,7 +42,7 @@ class Scheduler:
         self._planner = Planner(prefill_tokens)
         self._queue: deque[Group] = deque()
         self._members: list[Member | None] = [None] * max_rows
-        self._holes: dict[int, Group] = {}
+        self._holes: dict[int, Member] = {}
         self._order = itertools.count()
         self._epoch = 0
 
@@ -87,7 +87,7 @@ class Scheduler:
     def _make_room(self, row: int, limit: int) -> bool:
         """Let the cache hold row `row` and `limit` tokens; False where the bounds forbid it for now."""
         cache, rows = self._cache, max(self.count, row + 1)
-        longest = max(limit, self._longest())
+        longest = max(limit, int(self.rows.state["limit"][: self.count].max(initial=0)))
         if rows > len(self._members) or rows * longest > self._kv_tokens:
             return False
         self.rows.reserve(longest)
@@ -96,10 +96,6 @@ class Scheduler:
             long = -(-longest // _GRANULE) * _GRANULE if longest > cache.length else cache.length
             cache.resize(*((wide, long) if wide * long <= self._kv_tokens else (rows, longest)))
         return True
-
-    def _longest(self) -> int:
-        taken = [m.row for m in self._running()]
-        return int(self.rows.state["limit"][taken].max()) if taken else 0
 
     def _write_row(self, member: Member) -> None:
         group, sampling = member.group, member.group.request.sampling
@@ -114,7 +110,7 @@ class Scheduler:
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "top_k": sampling.top_k,
-            "key": stream_key(group.request.seed, member.index),
+            "key": group.keys[member.index],
             "order": next(self._order),
         }
         self.rows.write(member.row, columns, group.prompt, group.stop_ids)
@@ -135,12 +131,11 @@ class Scheduler:
 
     def _prompt_row(self, group: Group) -> int | None:
         """A row whose cache holds the group's prompt under the current weights: just left, or running."""
-        left = [row for row, owner in self._holes.items() if owner is group]
-        ready = [m.row for m in group.running if m.epoch == self._epoch and self._has_prompt(m)]
-        return next(iter(left + ready), None)
-
-    def _has_prompt(self, member: Member) -> bool:
-        return bool(self.rows.state["cached"][member.row] >= len(member.group.prompt) - 1)
+        cached, prompt = self.rows.state["cached"], len(group.prompt)
+        left = [m for m in self._holes.values() if m.group is group]
+        owners = left if group.followers else [*left, *group.running]
+        fresh = (m.row for m in owners if m.epoch == self._epoch and cached[m.row] >= prompt - 1)
+        return next(fresh, None)
 
     def _share_prompt(self, member: Member, source: int | None) -> None:
         """Take the prompt's cache from `source`, or wait for the member that computes it, or compute it.
@@ -166,12 +161,13 @@ class Scheduler:
         return {leader.row: [f.row for f in leader.group.followers] for leader in leaders}
 
     def _release(self, leader: Member) -> None:
-        """The leader's prompt is computed: give it to those who waited for it."""
+        """The leader's prompt is computed, but for its last token perhaps: give it to those who waited for it."""
         state, group = self.rows.state, leader.group
         rows = [f.row for f in group.followers]
-        self._cache.copy(leader.row, rows, len(group.prompt))
+        ready = min(len(group.prompt), int(state["cached"][leader.row]))
+        self._cache.copy(leader.row, rows, ready)
         state["follows"][rows] = False
-        state["cached"][rows] = np.minimum(len(group.prompt), state["total"][rows] - 1)
+        state["cached"][rows] = np.minimum(ready, state["total"][rows] - 1)
         group.followers.clear()
 
     def new_weights(self, *, recompute: bool) -> None:
@@ -197,14 +193,16 @@ class Scheduler:
     # --- a step's outcome --------------------------------------------------------------------------
 
     def draws(self, plan: Plan) -> Draws:
-        state = self.rows.state[plan.sampled]
-        uniform = uniforms(state["key"], state["total"] - state["prompt"])
-        return Draws(state["temperature"], state["top_p"], state["top_k"], uniform)
+        state, rows = self.rows.state, plan.sampled
+        drawn = state["total"][rows] - state["prompt"][rows]
+        uniform = uniforms(state["key"][rows], drawn)
+        return Draws(state["temperature"][rows], state["top_p"][rows], state["top_k"][rows], uniform)
 
     def too_early(self, plan: Plan) -> Iterable[tuple[int, np.ndarray]]:
         """Which draws of the plan must not end their answer yet, and the tokens that would."""
         state = self.rows.state
-        for draw in np.flatnonzero(state["total"][plan.sampled] < state["floor"][plan.sampled]):
+        early = state["total"][plan.sampled] < state["floor"][plan.sampled]
+        for draw in early.nonzero()[0]:
             ids = self.rows.stops[plan.sampled[draw]]
             yield int(draw), ids[ids >= 0]
 
@@ -216,15 +214,15 @@ class Scheduler:
         state, rows = self.rows.state, plan.sampled
         stopped = (self.rows.stops[rows] == tokens[:, None]).any(axis=1)
         full = state["total"][rows] >= state["limit"][rows]
-        for i in np.flatnonzero(state["watched"][rows]):
+        for i in state["watched"][rows].nonzero()[0]:
             stopped[i] |= self._hit(self._member(rows[i]), int(tokens[i]))
-        for i in np.flatnonzero(stopped | full):
+        for i in (stopped | full).nonzero()[0]:
             self._end(self._member(rows[i]), "stop" if stopped[i] else "length")
 
     def _computed(self, chunk: Chunk) -> None:
         self.rows.state["cached"][chunk.row] += chunk.size
         leader = self._member(chunk.row)
-        if leader.group.followers and chunk.start + chunk.size >= len(leader.group.prompt):
+        if leader.group.followers and chunk.start + chunk.size >= len(leader.group.prompt) - 1:
             self._release(leader)
 
     def _hit(self, member: Member, token: int) -> bool:
@@ -236,7 +234,8 @@ class Scheduler:
     def _end(self, member: Member, finish: Finish) -> None:
         group, tokens, logprobs, versions = member.group, *self.rows.answer(member.row)
         self._members[member.row] = None
-        self._holes[member.row] = group
+        self._holes[member.row] = member
+        self.rows.state["limit"][member.row] = 0
         group.running.remove(member)
         shown = tokens[:-1] if finish == "stop" and tokens[-1] in group.stop_ids else tokens
         text = cut(self._text(shown.tolist()), group.request.sampling.stop)
