@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
@@ -37,7 +38,7 @@ def load_model(directory: Path, dtype: torch.dtype, device: torch.device) -> Any
     try:
         _check_layers(directory, AutoConfig.from_pretrained(directory).get_text_config())
         model, report = _quietly(directory, dtype)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise InputError(str(directory), f"the model cannot be loaded: {error}") from error
     if report["missing_keys"]:
         raise InputError(str(directory), f"weights are missing: {_some(report['missing_keys'])}")
