@@ -166,7 +166,7 @@ class Trajectory:
 
     @property
     def trained_units(self) -> int:
-        return int(self.columns["mask"].sum())
+        return int(np.count_nonzero(self.columns["mask"]))
 
     @property
     def oldest(self) -> WeightVersion | None:
@@ -189,7 +189,9 @@ class TrajectoryGroup:
 
     @property
     def oldest(self) -> WeightVersion | None:
-        return min((t.oldest for t in self.trajectories if t.oldest is not None), default=None)
+        codes = np.concatenate([trajectory.columns["versions"] for trajectory in self.trajectories])
+        drawn = codes[codes != NO_VERSION]
+        return WeightVersion.from_code(int(drawn.min())) if drawn.size else None
 
     @property
     def rewards(self) -> np.ndarray:

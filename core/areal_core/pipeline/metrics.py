@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from attrs import asdict, define, field
 
 from areal_core.data import NO_VERSION, Batch, Trajectory, TrajectoryGroup, WeightVersion
-from areal_core.pipeline.events import Events
+from areal_core.pipeline.events import Events, Level
 
 MISMATCH_ALARM = 0.1
 """Mean |trainer - engine| log-probability of the same tokens under one version; rounding stays far below it."""
 
 LAG_ALARM = 0.9
 """Mean lag, as a share of the staleness allowed, above which generation runs needlessly far ahead."""
+
+_SMOOTHING = 10.0
 
 
 @define
@@ -123,25 +124,32 @@ def _mean(values: Iterable[float]) -> float:
 
 
 class Alarm:
-    """An event when a figure rises above its limit, and not again until it has been below."""
+    """An event when a figure's running mean rises above its limit; not again before it has fallen well below."""
 
-    def __init__(self, events: Events, name: str, limit: float, text: str) -> None:
-        self._events, self._name, self._limit, self._text = events, name, limit, text
+    def __init__(self, events: Events, name: str, limit: float, text: str, level: Level) -> None:
+        self._events, self._name, self._limit, self._text, self._level = events, name, limit, text, level
+        self._mean: float | None = None
         self._raised = False
 
-    def watch(self, metrics: Mapping[str, Any]) -> None:
+    def watch(self, metrics: Mapping[str, float]) -> None:
         """Look at one step's figures."""
-        value = metrics.get(self._name, 0.0)
-        if value > self._limit and not self._raised:
-            text = f"{self._name} is {value:.3g}, above {self._limit:.3g}: {self._text}"
-            self._events.add("alarm", text, figure=self._name, value=value, limit=self._limit)
-        self._raised = value > self._limit
+        value = metrics.get(self._name)
+        if value is None:
+            return
+        self._mean = value if self._mean is None else self._mean + (value - self._mean) / _SMOOTHING
+        if self._mean > self._limit and not self._raised:
+            self._raised = True
+            text = f"{self._name} is {self._mean:.3g} lately, above {self._limit:.3g}: {self._text}"
+            self._events.add("alarm", text, self._level, figure=self._name, value=self._mean, limit=self._limit)
+        elif self._mean < self._limit / 2:
+            self._raised = False
 
 
-def alarms(events: Events, max_staleness: int) -> list[Callable[[Mapping[str, Any]], None]]:
+def alarms(events: Events, max_staleness: int) -> list[Alarm]:
     """What watches every step of a stage."""
-    found = [Alarm(events, "mismatch", MISMATCH_ALARM, "the engine and the trainer disagree about the same tokens")]
+    disagree = "the engine and the trainer disagree about the same tokens under the same weights"
+    found = [Alarm(events, "mismatch", MISMATCH_ALARM, disagree, "warning")]
     if max_staleness:
-        text = "generation runs as far ahead as it may; a smaller max_staleness would be as fast"
-        found.append(Alarm(events, "lag/mean", LAG_ALARM * max_staleness, text))
-    return [alarm.watch for alarm in found]
+        ahead = "generation runs as far ahead as it may, and a smaller max_staleness would be as fast"
+        found.append(Alarm(events, "lag/mean", LAG_ALARM * max_staleness, ahead, "info"))
+    return found

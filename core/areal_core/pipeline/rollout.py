@@ -120,8 +120,9 @@ class Rollouts:
             if failure.fatal is not None:
                 raise failure.fatal from failure
         else:
-            seconds = self._run.trace.overlapping("group", "rollout", order.sequence, began, task=str(order.task))
-            self._occupancy.add(seconds, result.reward_seconds)
+            if order.mode == "generate":
+                seconds = self._run.trace.overlapping("group", "rollout", order.sequence, began, task=str(order.task))
+                self._occupancy.add(seconds, result.reward_seconds)
             self._collect(result)
         finally:
             self._run.condition.changed()

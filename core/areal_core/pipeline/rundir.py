@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import math
 import platform
 import re
 import subprocess
@@ -15,13 +14,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from attrs import asdict
 
-from areal_core.data import Batch, Trajectory, TrajectoryGroup
+from areal_core.data import NO_VERSION, Batch, Trajectory, TrajectoryGroup, WeightVersion
 from areal_core.pipeline.events import Event
 
 STEPS_A_FILE = 100
 """Steps that share a file of trajectories."""
+
+_encode = msgspec.json.Encoder().encode
 
 _SECRET = re.compile(
     r"(^|_|-)(api_?key|secret|passw(or)?d|credentials?|auth|((access|api|auth|bearer)_?)?token)$", re.IGNORECASE
@@ -103,14 +105,17 @@ class RunDirectory:
 
 
 class Lines:
-    """A file of JSON objects, one a line, each on disk as soon as it is added."""
+    """A file of JSON objects, one a line, each on disk as soon as it is added.
+
+    Floats keep every bit; what is not finite becomes null.
+    """
 
     def __init__(self, path: Path, step: int | None = None) -> None:
         """Continue `path`; with `step`, forget the lines after it and one that is not whole."""
         self.path = path
         if step is not None and path.exists():
             _cut(path, step)
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("ab")
 
     def add(self, line: Mapping[str, Any]) -> None:
         """One line."""
@@ -118,17 +123,12 @@ class Lines:
 
     def extend(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Several lines."""
-        self._file.writelines(to_json(line) + "\n" for line in lines)
+        self._file.write(b"".join(_encode(line) + b"\n" for line in lines))
         self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def to_json(value: Mapping[str, Any]) -> str:
-    """One line of strict JSON: what is not finite becomes null, floats keep every bit."""
-    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def without_secrets(value: Any, key: str = "") -> Any:
@@ -159,26 +159,17 @@ def _group_line(group: TrajectoryGroup, step: int) -> dict[str, Any]:
 
 
 def _trajectory_line(trajectory: Trajectory) -> dict[str, Any]:
-    oldest = trajectory.oldest
+    codes = trajectory.columns["versions"]
+    drawn = codes[codes != NO_VERSION]
     return {
         "member": trajectory.member,
         "reward": trajectory.reward,
         "scores": dict(trajectory.scores),
         "finish": trajectory.finish,
         "length": trajectory.trained_units,
-        "version": None if oldest is None else str(oldest),
+        "version": str(WeightVersion.from_code(int(drawn.min()))) if drawn.size else None,
         "answer": trajectory.answer,
     }
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
 
 
 def _cut(path: Path, step: int) -> None:

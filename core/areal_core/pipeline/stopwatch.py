@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
 
 from attrs import frozen
@@ -13,15 +14,19 @@ from areal_core.pipeline.run import Run, StepReport
 from areal_core.pipeline.weights import Weights
 from areal_core.protocols import EngineStats, Worker
 
+SPAN = 10
+"""Steps over which rates are taken."""
+
 
 @frozen
 class _Mark:
-    """Where the counters stood at the last step."""
+    """Counters at one step: units drawn and trained on, and the device-seconds that each took."""
 
     now: float
-    trained: int = 0
-    generated: int = 0
-    busy: float = 0.0
+    generated: int
+    trained: int
+    generating: float
+    training: float
 
 
 class Stopwatch:
@@ -29,8 +34,15 @@ class Stopwatch:
 
     def __init__(self, run: Run, crew: Crew, weights: Weights, steps: int) -> None:
         self._run, self._crew, self._weights, self._steps = run, crew, weights, steps
-        self._mark = _Mark(run.trace.now(), run.tally.totals.trained)
+        self._marks: deque[_Mark] = deque(maxlen=SPAN + 1)
+        self._counted = EngineStats()
         self._writing: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Training begins, or goes on after something else."""
+        totals = self._run.tally.totals
+        self._marks.clear()
+        self._marks.append(_Mark(self._run.trace.now(), 0, totals.trained, 0.0, 0.0))
 
     def stepped(self, stage: str, step: int, metrics: Mapping[str, float], waited: float, trained: float) -> None:
         """A step is done, after waiting `waited` seconds for its batch and training for `trained`."""
@@ -56,23 +68,35 @@ class Stopwatch:
         return {"publish": passage.publish, "prepare": passage.prepare, "held": passage.held}
 
     def _rates(self, train: float, stats: EngineStats) -> dict[str, float]:
-        """Since the last step: tokens a second, and the share of the time that devices computed."""
-        now, trained = self._run.trace.now(), self._run.tally.totals.trained
-        mark, self._mark = self._mark, _Mark(now, trained, stats.generated_tokens, stats.busy_seconds)
-        wall = now - mark.now
+        """The step's own time, and over the last `SPAN` steps: units a second, and how busy the devices were."""
+        last, first = self._marks[-1], self._marks[0]
+        here = self._mark(last, train, stats)
+        figures = {"wall": here.now - last.now, "elapsed": self._run.trace.elapsed}
+        wall = here.now - first.now
         if wall <= 0:
-            return {"wall": 0.0, "elapsed": self._run.trace.elapsed}
+            return figures
         engines, ranks = len(self._crew.engines.seats), len(self._crew.trainer.ranks)
-        generating = max(0.0, stats.busy_seconds - mark.busy)
-        return {
-            "wall": wall,
-            "elapsed": self._run.trace.elapsed,
-            "generated_per_second": max(0, stats.generated_tokens - mark.generated) / wall,
-            "trained_per_second": (trained - mark.trained) / wall,
+        generating, training = here.generating - first.generating, here.training - first.training
+        return figures | {
+            "generated_per_second": (here.generated - first.generated) / wall,
+            "trained_per_second": (here.trained - first.trained) / wall,
             "engines_busy": generating / (engines * wall),
-            "trainer_busy": train / wall,
-            "utilization": (generating + train * ranks) / ((engines + ranks) * wall),
+            "trainer_busy": training / wall,
+            "utilization": (generating + training * ranks) / ((engines + ranks) * wall),
         }
+
+    def _mark(self, last: _Mark, train: float, stats: EngineStats) -> _Mark:
+        """Where the counters stand now; those of an engine that was restarted begin at 0 again."""
+        here = _Mark(
+            now=self._run.trace.now(),
+            generated=last.generated + max(0, stats.generated_tokens - self._counted.generated_tokens),
+            trained=self._run.tally.totals.trained,
+            generating=last.generating + max(0.0, stats.busy_seconds - self._counted.busy_seconds),
+            training=last.training + train,
+        )
+        self._counted = stats
+        self._marks.append(here)
+        return here
 
     async def _stats(self) -> EngineStats:
         """Summed over the engines; one that was just lost counts for nothing."""

@@ -6,13 +6,14 @@ an array with one event a line, so that a run that breaks off leaves a file that
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 _PROCESS = 1
-_END = '{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"areal-plugins"}}]\n'
+_END = b'{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"areal-plugins"}}]\n'
 
 
 class Trace:
@@ -64,7 +65,7 @@ class Trace:
             self._lanes[lane] = len(self._lanes) + 1
             self._write({"ph": "M", "name": "thread_name"}, lane, {"name": lane})
         event |= {"pid": _PROCESS, "tid": self._lanes[lane], "args": args}
-        self._file.write(json.dumps(event, separators=(",", ":")) + ",\n")
+        self._file.write(msgspec.json.encode(event) + b",\n")
 
     def _micros(self, moment: float) -> int:
         return round((moment - self._start) * 1e6)
@@ -72,7 +73,7 @@ class Trace:
 
 def _reopen(path: Path) -> Any:
     """The file, to be continued: with the array open at its end."""
-    old = path.read_text().removesuffix(_END) if path.exists() else ""
-    whole = old[: old.rfind("\n") + 1]
-    path.write_text(whole or "[\n")
-    return path.open("a")
+    old = path.read_bytes().removesuffix(_END) if path.exists() else b""
+    whole = old[: old.rfind(b"\n") + 1]
+    path.write_bytes(whole or b"[\n")
+    return path.open("ab")

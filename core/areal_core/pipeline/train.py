@@ -65,6 +65,7 @@ class StageRun:
                 self._buffer.restore(group)
             for sequence, task in self._state.under_way:
                 self._rollouts.restart(sequence, task)
+        self._stopwatch.begin()
         self._admission = self._run.background.spawn(self._rollouts.admit())
 
     def committed(self, version: WeightVersion) -> None:
@@ -80,9 +81,11 @@ class StageRun:
         seconds = self._run.trace.span("train", "trainer", began, step=batch.step + 1)
         self._step, self._in_hand = batch.step + 1, None
         self._run.events.step = self._step
+        handing_over = asyncio.ensure_future(self._hand_over())
+        await asyncio.sleep(0)  # the trainer publishes while this process writes
         metrics = self._record(batch, result)
         self._stopwatch.stepped(self._program.name, self._step, metrics, began - waited, seconds)
-        await self._hand_over()
+        await handing_over
 
     async def catch_up(self) -> None:
         """Return once the engines serve the trainer's weights."""
@@ -144,8 +147,8 @@ class StageRun:
             "tokens/trained": float(tally.totals.trained),
             "sample_utilization": tally.totals.utilization,
         }
-        for watch in self._alarms:
-            watch(metrics)
+        for alarm in self._alarms:
+            alarm.watch(metrics)
         self._run.directory.metrics.add({"step": self._step, "stage": self._program.name, **metrics})
         self._run.directory.trained(batch)
         self._run.observers.stepped(self._step, metrics)

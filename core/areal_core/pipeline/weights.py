@@ -114,7 +114,7 @@ class Weights:
             self.passage = Passage(offer.version, published, prepared, held)
         self._finish(offer.version)
         if old is not None:
-            await self._trainer.call("release", old.version)
+            self._background.spawn(self._trainer.call("release", old.version))
 
     async def _prepare(self, seats: Sequence[Seat], offer: WeightOffer) -> list[Seat]:
         """The engines that have fetched the version; raises, with nothing changed, when one cannot."""
