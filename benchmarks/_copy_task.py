@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from areal_plugins.data import Score, Task
-
 from areal_plugins import EnvironmentCapabilities, EnvironmentDescriptor, hookimpl
+from areal_plugins.data import Score, Task
 
 LETTERS = "abcdefghi"
 LENGTH = 8

@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import venv
 from pathlib import Path
 from typing import Any
@@ -38,32 +37,16 @@ def trl_python() -> str:
     return str(python)
 
 
-def tiny_model(directory: Path) -> None:
-    """Write a Qwen2 of 75,008 parameters (hidden 64, 2 layers, 11 tokens) with a tokenizer of nine letters."""
-    import torch
+def tiny_model(work: Path) -> Path:
+    """A Qwen2 of 75,008 parameters (hidden 64, 2 layers, 11 tokens) with a tokenizer of nine letters."""
     from _copy_task import LETTERS
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-    words = Tokenizer(models.WordLevel({w: i for i, w in enumerate(["<pad>", "<eos>", *LETTERS])}, unk_token="<pad>"))
-    words.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    words.decoder = decoders.Fuse()
-    PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="<eos>").save_pretrained(directory)
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=11,
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=128,
-        max_position_embeddings=128,
-        tie_word_embeddings=True,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=None,
-    )
-    Qwen2ForCausalLM(config).save_pretrained(directory)
+    from areal_plugins.builtin.models import TinyOptions
+    from areal_plugins.builtin.models.tiny import TinySource
+    from areal_plugins.protocols import ModelContext
+
+    options = TinyOptions(hidden_size=64, layers=2, heads=4, kv_heads=2, alphabet=LETTERS, max_positions=128)
+    return TinySource(options, ModelContext(cache=work, work=work, seed=0)).materialize()
 
 
 def run_trl(case: dict[str, Any], seed: int, work: Path) -> list[tuple[float, float]]:
@@ -139,10 +122,9 @@ def tiny_case(work: Path, steps: int) -> dict[str, Any]:
     """The copy task on the tiny Qwen2."""
     from _copy_task import LENGTH, prompt
 
-    tiny_model(work / "model")
     (work / "tasks.jsonl").write_text("".join(json.dumps({"prompt": prompt(i)}) + "\n" for i in range(4096)))
     return {
-        "model": work / "model",
+        "model": tiny_model(work),
         "tasks": work / "tasks.jsonl",
         "reward": "copy",
         "plugin": "_copy_task.py",
