@@ -21,7 +21,7 @@ from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher, Patience
 from areal_core.pipeline.evaluate import Evaluator, flat
-from areal_core.pipeline.fleet import Supervisor
+from areal_core.pipeline.fleet import Seat, Supervisor
 from areal_core.pipeline.opening import open_executor, open_run
 from areal_core.pipeline.run import Watcher
 from areal_core.pipeline.stopwatch import Stopwatch
@@ -59,7 +59,7 @@ class Controller:
         self._supervisor = Supervisor(
             self._executor, run.background, run.condition, run.events, run.observers.failed, supervision.max_restarts
         )
-        self._crew = Crew(composition, self._executor, self._supervisor)
+        self._crew = Crew(composition, self._executor, self._supervisor, run.condition, self._join)
         self._weights = Weights(
             self._crew.trainer, self._crew.engines, composition.route, run.background, run.condition, run.events,
             run.trace, self._committed,
@@ -124,7 +124,7 @@ class Controller:
         run.watcher.phase("starting workers")
         version = WeightVersion(state.incarnation, state.step)
         model = None if self._warm_start is None else str(self._warm_start)
-        await run.stop.race(self._crew.start(version, self._weights.join, model))
+        await run.stop.race(self._crew.start(version, model))
         run.observers.started()
 
     async def _run_stage(self, program: StageProgram) -> None:
@@ -181,7 +181,8 @@ class Controller:
         self._state = self._now.state()
         await self._save(self._state)
         await self._now.close("checkpoint")
-        if self._now.step < program.last:
+        await self._run.stop.race(self._crew.renew(WeightVersion(self._state.incarnation, self._state.step)))
+        if self._state.step < program.last:
             await self._enter(program)
 
     async def _rest(self) -> None:
@@ -246,6 +247,9 @@ class Controller:
     def _now(self) -> StageRun:
         assert self._stage is not None
         return self._stage
+
+    async def _join(self, engine: Seat) -> None:
+        await self._weights.join(engine)
 
     def _committed(self, version: WeightVersion) -> None:
         if self._stage is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from areal_core.data import WeightVersion
 from areal_core.pipeline.compose import Composition, StageProgram
+from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.fleet import Bring, Pool, Seat, Supervisor, together
 from areal_core.pipeline.tasks import Source
 from areal_core.protocols import Executor
@@ -13,11 +14,14 @@ from areal_core.workers.group import WorkerGroup
 class Crew:
     """The trainer's ranks, the engines and the rollout workers."""
 
-    def __init__(self, composition: Composition, executor: Executor, supervisor: Supervisor) -> None:
-        self._composition, self._supervisor = composition, supervisor
+    def __init__(
+        self, composition: Composition, executor: Executor, supervisor: Supervisor, condition: Condition, join: Bring
+    ) -> None:
+        """`join` lets an engine that is set up serve, the first time and whenever it was restarted."""
+        self._composition, self._supervisor, self._join = composition, supervisor, join
         self.trainer = WorkerGroup("trainer", executor, composition.trainers)
-        self.engines = Pool(composition.engines)
-        self.rollouts = Pool(composition.rollouts)
+        self.engines = Pool(composition.engines, condition)
+        self.rollouts = Pool(composition.rollouts, condition)
         self.trains = False
         self._directory = ""
         self._program = composition.stages[0]
@@ -27,21 +31,24 @@ class Crew:
         """Completions that the engines which serve work on at once."""
         return len(self.engines.ready) * self._composition.slots
 
-    async def start(self, version: WeightVersion, join: Bring, model: str | None) -> None:
-        """Start everyone at the same time; `model` is a directory to use instead of the spec's model.
-
-        `join` lets an engine that is set up serve; it is called again for one that was restarted.
-        """
-        await together([self.trainer.start(), self._supervisor.start([*self.engines.seats, *self.rollouts.seats])])
+    async def start(self, version: WeightVersion, model: str | None) -> None:
+        """Start everyone at the same time; `model` is a directory to use instead of the spec's model."""
+        await together([self.trainer.start(), self._supervisor.start(self._others)])
         self._supervisor.require(self.trainer)
         self._directory = model or await self.trainer.ranks[0].call("materialize", self._composition.model)
-        await together([self._bring_trainer(), self._bring_others(version, join)])
+        await together([self._bring_trainer(), self._bring_others(version)])
 
-    async def start_engines(self, version: WeightVersion, join: Bring, model: str) -> None:
+    async def start_engines(self, version: WeightVersion, model: str) -> None:
         """Start engines and rollout workers alone, on the model in the directory `model`."""
-        await self._supervisor.start([*self.engines.seats, *self.rollouts.seats])
+        await self._supervisor.start(self._others)
         self._directory = model
-        await self._bring_others(version, join)
+        await self._bring_others(version)
+
+    async def renew(self, version: WeightVersion) -> None:
+        """Replace engines and rollout workers by fresh ones; nothing may be under way."""
+        await self._supervisor.dismiss(self._others)
+        await self._supervisor.start(self._others)
+        await self._bring_others(version)
 
     async def begin(self, program: StageProgram) -> None:
         """Give the rollout workers the environments of the next stage; nothing may be under way."""
@@ -52,27 +59,30 @@ class Crew:
 
     async def sources(self, split: str) -> list[Source]:
         """The stage's environments with the sizes of their `split`."""
-        worker = self.rollouts.lightest().worker
         return [
-            Source(name, weight, await worker.call("size", name, split))
+            Source(name, weight, await self.rollouts.ask("size", name, split))
             for name, weight in self._program.weights.items()
         ]
 
     def kill(self) -> None:
         """End everyone now."""
-        for worker in (self.trainer, *(seat.held for seat in (*self.engines.seats, *self.rollouts.seats))):
+        for worker in (self.trainer, *(seat.held for seat in self._others)):
             if worker is not None:
                 worker.kill()
+
+    @property
+    def _others(self) -> list[Seat]:
+        return [*self.engines.seats, *self.rollouts.seats]
 
     async def _bring_trainer(self) -> None:
         plans = self._composition.trainer_plans(self._directory)
         await together([rank.call("setup", plan) for rank, plan in zip(self.trainer.ranks, plans, strict=True)])
         self.trains = True
 
-    async def _bring_others(self, version: WeightVersion, join: Bring) -> None:
+    async def _bring_others(self, version: WeightVersion) -> None:
         async def bring_engine(seat: Seat) -> None:
             await seat.worker.call("setup", self._composition.engine_plan(seat.spec, self._directory, version))
-            await join(seat)
+            await self._join(seat)
 
         await together(
             [

@@ -16,6 +16,9 @@ from areal_core.pipeline.events import Events
 from areal_core.protocols import Executor, Worker, WorkerSpec
 from areal_core.workers.group import WorkerGroup
 
+GRACE = 10.0
+"""Seconds that a worker gets to end by itself."""
+
 Bring = Callable[["Seat"], Awaitable[None]]
 """Makes a worker that has just started fit to serve, and its seat `ready`."""
 
@@ -62,8 +65,9 @@ class Seat:
 class Pool:
     """Seats of one kind; work goes to the lightest that is ready, the first of equals."""
 
-    def __init__(self, specs: Sequence[WorkerSpec]) -> None:
+    def __init__(self, specs: Sequence[WorkerSpec], condition: Condition) -> None:
         self.seats = [Seat(spec) for spec in specs]
+        self._condition = condition
 
     @property
     def ready(self) -> list[Seat]:
@@ -73,6 +77,17 @@ class Pool:
     def lightest(self) -> Seat:
         """Where the next work goes; raises `ValueError` when none is ready."""
         return min(self.ready, key=lambda seat: seat.load)
+
+    async def ask(self, method: str, *args: Any) -> Any:
+        """What any of them answers; one that is lost meanwhile is not the last that is asked."""
+        while True:
+            await self._condition.until(lambda: bool(self.ready))
+            seat = self.lightest()
+            worker = seat.worker
+            try:
+                return await worker.call(method, *args)
+            except WorkerLost:
+                seat.lose(worker)
 
 
 class Supervisor:
@@ -90,6 +105,7 @@ class Supervisor:
         self._executor, self._background = executor, background
         self._condition, self._events, self._told = condition, events, told
         self._max_restarts = max_restarts
+        self._watches: dict[Seat, asyncio.Task[None]] = {}
 
     async def start(self, seats: Sequence[Seat]) -> None:
         """Start a worker for each seat, all at the same time; they are not ready yet."""
@@ -101,7 +117,14 @@ class Supervisor:
 
     def keep(self, seat: Seat, bring: Bring) -> None:
         """Watch a worker and replace it when it is lost, `max_restarts` times."""
-        self._background.spawn(self._keep(seat, bring))
+        self._watches[seat] = self._background.spawn(self._keep(seat, bring))
+
+    async def dismiss(self, seats: Sequence[Seat]) -> None:
+        """End the workers in these seats, which is no loss."""
+        for seat in seats:
+            seat.ready = False
+            self._watches.pop(seat).cancel()
+            await seat.worker.stop(GRACE)
 
     async def _hire(self, seat: Seat) -> None:
         seat.held = await self._executor.start(seat.spec)

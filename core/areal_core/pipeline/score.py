@@ -35,12 +35,12 @@ async def score_model(
     run, executor = open_run(composition, PipelineState(), watcher, None, {}), open_executor(composition)
     supervision = composition.experiment.stages[-1].spec.supervision
     supervisor = Supervisor(executor, run.background, run.condition, run.events, run.observers.failed, 0)
-    crew = Crew(composition, executor, supervisor)
+    crew = Crew(composition, executor, supervisor, run.condition, _serve)
     patience = Patience(supervision.task_retries, supervision.task_retries, supervision.max_failed_share)
     dispatcher = Dispatcher(crew.engines, crew.rollouts, lambda: False, run.condition, run.events, patience)
 
     async def work() -> EvaluationReport | None:
-        await crew.start_engines(WeightVersion(), _serve, str(model))
+        await crew.start_engines(WeightVersion(), str(model))
         await crew.begin(program)
         evaluator = Evaluator(run, dispatcher, crew.slots, supervision.rollout_timeout)
         return await evaluator.run(program, await crew.sources(program.evaluation.split), 0)
