@@ -11,8 +11,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from areal_plugins.builtin.trainer.lora import adapter, merged
+from areal_plugins.builtin.trainer.model import without_progress
 
-_WRITTEN = (".safetensors", ".bin", ".pt", ".index.json", ".gguf")
+_WRITTEN = (".safetensors", ".bin", ".pt", ".index.json", ".gguf", ".h5", ".msgpack", ".onnx")
 """Endings of the source's own weights, which are written anew."""
 
 
@@ -33,7 +34,8 @@ def save(model: Any, source: Path, directory: Path) -> None:
     for file in sorted(source.iterdir()):
         if file.is_file() and not file.name.endswith(_WRITTEN):
             shutil.copyfile(file, directory / file.name)
-    model.save_pretrained(directory, state_dict={name: tensor.contiguous() for name, tensor in merged(model)})
+    with without_progress():
+        model.save_pretrained(directory, state_dict={name: tensor.contiguous() for name, tensor in merged(model)})
     if hasattr(model, "peft_config"):
         config, weights = adapter(model, str(source))
         config.save_pretrained(directory / "adapter")

@@ -14,23 +14,17 @@ from areal_plugins.builtin.trainer.units import Units
 
 
 def of_batch(units: Units) -> dict[str, float]:
-    """What is known before any model runs. `tokens` counts trained tokens, `lag_*` is over those a policy drew."""
+    """What is known before any model runs. `tokens` counts trained tokens, `lag/*` is over those a policy drew."""
     arrays = units.arrays
     figures = {
         "tokens": float(len(units.trained)),
-        "trajectories": float(len(arrays.rewards)),
         "reward": float(arrays.rewards.mean()),
         "reward_std": float(arrays.rewards.std()),
         "truncated": float(arrays.truncated.mean()),
-        "length": float(units.lengths.mean()),
+        "length/mean": float(units.lengths.mean()),
     }
     lag = arrays.lag[units.trained[units.drawn]]
-    return figures | ({"lag_mean": float(lag.mean()), "lag_max": float(lag.max())} if lag.size else {})
-
-
-def mean_lag(units: Units) -> float:
-    """Over trained tokens that a policy drew; 0 where there is none."""
-    return of_batch(units).get("lag_mean", 0.0)
+    return figures | ({"lag/mean": float(lag.mean()), "lag/max": float(lag.max())} if lag.size else {})
 
 
 def mismatch(units: Units, logp: np.ndarray) -> dict[str, float]:

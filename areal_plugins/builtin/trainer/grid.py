@@ -26,12 +26,9 @@ class Grid:
         self.groups, self.members = layout.rest.shape
         self.rows = self.groups * self.members
         self.common = int(layout.common.max())
-        self.plain = self.common == 0
-        """Each row is one whole sequence, so that causality needs no mask."""
         self._query, self._query_position = _queries(layout)
         self._key, self._key_position = _keys(layout, self.common)
         self.queries, self.keys = self._query.shape[1], self._key.shape[1]
-        self._layout = layout
         self._indices: dict[int, Indices] = {}
         self._masks: dict[Any, Tensor] = {}
 

@@ -14,7 +14,7 @@ from areal_plugins.builtin.trainer.optimizer import parameter_groups
 
 
 class Learner:
-    """A model's trainable parameters under a fresh optimizer, whose rate is `scale` times the stage's."""
+    """Trainable parameters under a fresh optimizer, which runs at `rate` where the plan's own is in force."""
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], plan: OptimizerPlan, rate: float) -> None:
         self.parameters = list(parameters.values())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,22 +38,11 @@ def load_model(directory: Path, dtype: torch.dtype, device: torch.device) -> Any
         raise InputError(str(directory), "it has no config.json", "give a Hugging Face model directory")
     try:
         _check_layers(directory, AutoConfig.from_pretrained(directory).get_text_config())
-        model, report = _quietly(directory, dtype)
+        model, report = _from_pretrained(directory, dtype)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise InputError(str(directory), f"the model cannot be loaded: {error}") from error
-    if report["missing_keys"]:
-        raise InputError(str(directory), f"weights are missing: {_some(report['missing_keys'])}")
-    if report["mismatched_keys"]:
-        problem = f"weights have another shape than config.json says: {_some(report['mismatched_keys'])}"
-        raise InputError(str(directory), problem)
-    if not type(model).is_backend_compatible():
-        raise InputError(
-            str(directory),
-            f"{type(model).__name__} has no pluggable attention, which training on packed batches needs",
-            "use an architecture that supports transformers' AttentionInterface",
-        )
-    if not isinstance(model.get_output_embeddings(), nn.Linear):
-        raise InputError(str(directory), f"{type(model).__name__} has no linear output layer")
+    _check_weights(directory, report)
+    _check_class(directory, model)
     _without_dropout(model)
     return model.to(device)
 
@@ -127,25 +117,56 @@ def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
     return ((a - b).abs().max() / b.abs().max()).item()
 
 
-def _quietly(directory: Path, dtype: torch.dtype) -> tuple[Any, dict[str, Any]]:
-    """Without a progress bar in the worker's log."""
+@contextmanager
+def without_progress() -> Iterator[None]:
+    """No progress bars of transformers in the worker's log."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            directory, dtype=dtype, attn_implementation=attention.NAME, output_loading_info=True, local_files_only=True
-        )
-        model, report = loaded
-        return model, report
+        yield
     finally:
         if shown:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
+def _from_pretrained(directory: Path, dtype: torch.dtype) -> tuple[Any, Mapping[str, Any]]:
+    with without_progress():
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            directory,
+            dtype=dtype,
+            attn_implementation=attention.NAME,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are refused with what is missing
+        )
+    model, report = loaded
+    return model, report
+
+
+def _check_weights(directory: Path, report: Mapping[str, Any]) -> None:
+    if report["missing_keys"]:
+        raise InputError(str(directory), f"weights are missing: {_some(report['missing_keys'])}")
+    if report["mismatched_keys"]:
+        problem = f"weights have another shape than config.json says: {_some(report['mismatched_keys'])}"
+        raise InputError(str(directory), problem)
+
+
+def _check_class(directory: Path, model: Any) -> None:
+    name = type(model).__name__
+    if not model.is_backend_compatible():
+        raise InputError(
+            str(directory),
+            f"{name} has no pluggable attention, which training on packed batches needs",
+            "use an architecture that supports transformers' AttentionInterface",
+        )
+    if not isinstance(model.get_output_embeddings(), nn.Linear):
+        raise InputError(str(directory), f"{name} has no linear output layer")
+
+
 def _check_layers(directory: Path, config: Any) -> None:
     strange = sorted(set(getattr(config, "layer_types", None) or ()) - _LAYERS)
     if strange:
-        problem = f"layers of the kinds {_some(strange)} carry state from token to token and cannot be packed"
+        problem = f"layers of the kinds {_some(strange)} cannot be packed, only full and sliding attention can"
         raise InputError(str(directory / "config.json"), problem)
 
 

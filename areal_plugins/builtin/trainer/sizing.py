@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-_ACTIVATIONS = 1 << 30
+_ACTIVATIONS = 2 << 30
 """Bytes of activations of a micro-batch on a processor, whose caches large ones do not help."""
 
 _SHARE = 0.3

@@ -32,6 +32,7 @@ class Step:
     def __init__(self, policy: Policy, stage: Stage, scale: LossScale, units: Units, budget: int) -> None:
         self._policy, self._stage, self._scale, self._units = policy, stage, scale, units
         self._parts = parts(units, stage.plan.updates, budget)
+        self._known = figures.of_batch(units)
         self._tally = figures.Tally()
         self._moves: list[dict[str, float]] = []
 
@@ -54,7 +55,7 @@ class Step:
         scored = [pair for part in self._parts for pair in self._update(part, columns)]
         stage.batches += 1
         return {
-            **figures.of_batch(units),
+            **self._known,
             **targets.metrics,
             **self._tally.means(len(units.trained)),
             **figures.of_moves(self._moves),
@@ -83,7 +84,7 @@ class Step:
 
     def _move(self, loss: float) -> None:
         stage, plan = self._stage, self._stage.plan.optimizer
-        learners, rate = stage.learners, stage.rate(self._mean_lag())
+        learners, rate = stage.learners, stage.rate(self._known.get("lag/mean", 0.0))
         norms = [learner.measure(self._scale.value) for learner in learners]
         finite = all(map(math.isfinite, (loss, *norms)))
         if not finite and plan.on_nonfinite == "stop" and not self._scale.dynamic:
@@ -107,9 +108,6 @@ class Step:
     def _forget(self) -> None:
         for learner in self._stage.learners:
             learner.forget()
-
-    def _mean_lag(self) -> float:
-        return figures.mean_lag(self._units)
 
 
 def _unusable(loss: float, norms: list[float]) -> str:

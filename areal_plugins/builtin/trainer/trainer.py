@@ -15,6 +15,7 @@ from areal_core.protocols import StagePlan, TrainerContext
 from areal_plugins import ComponentError, InputError
 from areal_plugins.builtin.dtypes import resolve_dtype
 from areal_plugins.builtin.trainer import TorchTrainerOptions, export, figures, state
+from areal_plugins.builtin.trainer.allocator import keep_freed_memory
 from areal_plugins.builtin.trainer.lora import add_adapters
 from areal_plugins.builtin.trainer.loss_scale import LossScale
 from areal_plugins.builtin.trainer.model import check_packing, load_model, recompute_activations
@@ -36,6 +37,7 @@ class TorchTrainer:
         if context.place.size > 1:
             raise InputError("resources.train", "the torch trainer has one rank", "take one device, or another backend")
         torch.set_num_threads(context.place.threads)
+        keep_freed_memory()
         self._context = context
         self._device = torch.device(context.place.device)
         self._random = RandomStream(self._device, context.seed)
@@ -65,8 +67,7 @@ class TorchTrainer:
             return figures.finite(Step(self._policy, stage, self._scale, units, self._budget).run())
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        with torch.no_grad():
-            yield from export.canonical(self._policy.model)
+        return export.canonical(self._policy.model)
 
     def save_model(self, directory: Path) -> None:
         export.save(self._policy.model, self._context.model, directory)
@@ -98,8 +99,7 @@ class TorchTrainer:
         self._random.states = plain["random"]
 
     def close(self) -> None:
-        self._stage = self._critic = None
-        del self._policy
+        vars(self).clear()
 
     def _prepare(self, context: TrainerContext) -> None:
         """Adapters and checkpointing; the mode that both of them need to be in force."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from attrs import frozen
 
-from areal_core.data import NO_VERSION, Batch
+from areal_core.data import NO_VERSION, Batch, Trajectory
 from areal_core.errors import InputError
 from areal_core.protocols import BatchArrays
 
@@ -53,8 +55,9 @@ def flatten(batch: Batch) -> Units:
     trajectories = batch.trajectories
     if not trajectories:
         raise InputError(f"batch {batch.step}", "it has no trajectories")
-    columns = {name: _concatenated(batch, name) for name in ("tokens", "mask", "logprobs", "versions")}
-    sizes = np.array([len(t.columns["tokens"]) for t in trajectories])
+    sizes = np.array([len(t) for t in trajectories])
+    names = ("tokens", "mask", "logprobs", "versions")
+    columns = {name: _concatenated(batch, trajectories, sizes, name) for name in names}
     prompts = np.array([t.prompt_length for t in trajectories])
     starts = np.cumsum(sizes) - sizes
     owner_all = np.repeat(np.arange(len(sizes)), sizes)
@@ -96,17 +99,16 @@ def flatten(batch: Batch) -> Units:
     )
 
 
-def _concatenated(batch: Batch, name: str) -> np.ndarray:
+def _concatenated(batch: Batch, trajectories: Sequence[Trajectory], sizes: np.ndarray, name: str) -> np.ndarray:
     try:
-        parts = [t.columns[name] for group in batch.groups for t in group]
+        parts = [t.columns[name] for t in trajectories]
     except KeyError:
         raise InputError(f"batch {batch.step}", f"a trajectory has no column {name!r}") from None
-    for group in batch.groups:
-        for t in group:
-            if len(t.columns[name]) != len(t.columns["tokens"]):
-                where = f"batch {batch.step}: group {group.sequence}: member {t.member}"
-                problem = f"column {name!r} has {len(t.columns[name])} entries for {len(t.columns['tokens'])} tokens"
-                raise InputError(where, problem)
+    wrong = np.flatnonzero(np.fromiter(map(len, parts), np.int64, len(parts)) != sizes)
+    if wrong.size:
+        at = wrong[0]
+        problem = f"column {name!r} has {len(parts[at])} entries for {sizes[at]} tokens"
+        raise InputError(f"batch {batch.step}: trajectory {at} (member {trajectories[at].member})", problem)
     return np.concatenate(parts)
 
 

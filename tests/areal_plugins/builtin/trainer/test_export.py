@@ -7,8 +7,6 @@ import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
-from areal_plugins.builtin.trainer.model import load_model
-
 
 @pytest.mark.parametrize("kind", ["qwen2", "gemma2"])
 @pytest.mark.parametrize("tied", [False, True])
@@ -72,6 +70,6 @@ def test_experts_are_saved_under_the_names_of_checkpoints(tools, model_dir, buil
     assert all(torch.equal(known[name], value) for name, value in weights.items())
 
 
-def test_loading_shows_no_progress_bar(model_dir, capfd):
-    load_model(model_dir(), torch.float32, torch.device("cpu"))
+def test_loading_and_saving_show_no_progress_bar(build, tmp_path, capfd):
+    build().save_model(tmp_path / "m")
     assert "%|" not in capfd.readouterr().err

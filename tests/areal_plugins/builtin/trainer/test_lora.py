@@ -67,9 +67,7 @@ def test_merged_weights_compute_what_the_trainer_computes(trained, tools, tmp_pa
     assert seen == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*is_gradient_checkpointing:FutureWarning"
-)  # peft asks by the old name
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft asks by the old name
 def test_the_adapter_alone_can_be_put_on_the_base_model(trained, model_dir, tmp_path):
     trainer = trained()
     trainer.save_model(tmp_path / "m")

@@ -55,7 +55,7 @@ def test_an_unknown_architecture_is_named(build, copied):
 
 def test_layers_with_a_state_of_their_own_are_refused(build, model_dir):
     directory = model_dir("lfm2", layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False)
-    with pytest.raises(InputError, match="layers of the kinds conv carry state"):
+    with pytest.raises(InputError, match="layers of the kinds conv cannot be packed"):
         build(directory)
 
 
@@ -159,3 +159,10 @@ def test_an_overflowing_loss_scale_skips_and_shrinks(build, tools):
     batch = tools.random_batch(np.random.default_rng(0))
     assert trainer.train(batch)["skipped"] == 1
     assert trainer._scale.value == 2.0**59
+
+
+def test_weights_of_another_shape_are_named(build, copied):
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | {"intermediate_size": 40}))
+    with pytest.raises(InputError, match=r"weights have another shape than config\.json says: .*mlp"):
+        build(copied)

@@ -157,7 +157,7 @@ def test_there_is_no_mismatch_where_nothing_is_current(build, tools):
     batch = tools.batch([[tools.trajectory([1, 2], [3, 4], step=1)]], step=3)
     _, _, figures = inputs_of(build, tools, batch)
     assert "mismatch" not in figures
-    assert figures["lag_mean"] == figures["lag_max"] == 2
+    assert figures["lag/mean"] == figures["lag/max"] == 2
 
 
 def test_figures_of_the_batch(build, tools):
@@ -166,9 +166,9 @@ def test_figures_of_the_batch(build, tools):
         tools.trajectory([1], [2], reward=0.0, member=1, step=2),
     ]
     _, _, figures = inputs_of(build, tools, tools.batch([group]))
-    known = {"tokens": 4, "trajectories": 2, "reward": 0.5, "reward_std": 0.5, "truncated": 0.5, "length": 2}
+    known = {"tokens": 4, "reward": 0.5, "reward_std": 0.5, "truncated": 0.5, "length/mean": 2}
     assert known.items() <= figures.items()
-    assert figures["lag_mean"] == 0.25
+    assert figures["lag/mean"] == 0.25
     assert figures["advantage"] == pytest.approx(0.75)  # a sum over units, divided by all trained ones
 
 
@@ -323,7 +323,7 @@ def test_rows_without_any_trained_unit_are_scored_but_not_read(build, tools):
     assert len(inputs.logp) == figures["tokens"] == 2
 
 
-def test_a_batch_with_no_trained_unit_at_all_moves_nothing(build, tools):
+def test_a_batch_with_no_trained_unit_at_all_is_no_error(build, tools):
     batch = tools.batch([[tools.trajectory([1], [4], mask=[0], member=1)]])
     trainer = build()
     trainer.begin_stage(tools.stage(grpo(GrpoOptions(), CONTEXT)))

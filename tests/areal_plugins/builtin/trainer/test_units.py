@@ -65,7 +65,7 @@ def test_a_missing_column_is_named(tools):
 def test_a_column_of_another_length_is_named(tools):
     trajectory = tools.trajectory([1], [2], member=4)
     trajectory.columns["logprobs"] = np.zeros(5, dtype=np.float32)
-    with pytest.raises(InputError, match="member 4: column 'logprobs' has 5 entries for 2 tokens"):
+    with pytest.raises(InputError, match=r"trajectory 0 \(member 4\): column 'logprobs' has 5 entries for 2 tokens"):
         flatten(tools.batch([[trajectory]]))
 
 
