@@ -54,11 +54,18 @@ def main(args: argparse.Namespace) -> int:
         log_to(Path(folder))
         composition = compose(experiment, Path(folder), debug_mode())
         with asyncio.Runner(loop_factory=lambda: make_loop(virtual=composition.debug)) as runner:
-            report = runner.run(score_model(composition, model, PlainDisplay(sys.stderr), args.samples))
+            report = runner.run(score_model(composition, model, _Warnings(sys.stderr), args.samples))
     if report is None:
         raise InputError(args.spec, "no environment has held-out tasks", "see evaluation.split")
     print(json.dumps(_data(model, report), indent=2) if args.json else "\n".join(_table(report)))
     return 0
+
+
+class _Warnings(PlainDisplay):
+    """Only what goes wrong: the scores are the command's output."""
+
+    def evaluated(self, report: EvaluationReport) -> None:
+        pass
 
 
 def _model(checkpoint: Path) -> Path:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from areal_core.pipeline.events import Event
     from areal_core.pipeline.run import EvaluationReport, StepReport
 
-_STYLES = {"warning": "yellow", "error": "bold red", "info": "dim"}
+_STYLES = {"warning": "yellow", "error": "bold red"}
 
 
 class LiveDisplay:
     """A bar and the figures of the last step, redrawn in place; evaluations and events scroll by above."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
+        self._console = console or Console()
         self._pace = Pace()
         self._figures: dict[str, str] = {}
         self._bar = Progress(
@@ -44,14 +44,17 @@ class LiveDisplay:
         self._live.update(self._picture())
 
     def evaluated(self, report: EvaluationReport) -> None:
-        self._live.console.print(evaluation_line(report), style="green")
+        self._print(evaluation_line(report), "green")
 
     def happened(self, event: Event) -> None:
         if event.level != "info":
-            self._live.console.print(f"{event.level}: {event.message}", style=_STYLES[event.level], markup=False)
+            self._print(f"{event.level}: {event.message}", _STYLES[event.level])
 
     def close(self) -> None:
         self._live.stop()
+
+    def _print(self, text: str, style: str) -> None:
+        self._live.console.print(text, style=style, markup=False, highlight=False)
 
     def _picture(self) -> Group:
         row = Table.grid(padding=(0, 3))

@@ -8,6 +8,7 @@ import logging
 import signal
 import sys
 import traceback
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,10 +190,7 @@ def provenance(experiment: Experiment, manager: Manager) -> dict[str, Any]:
 
 def _summary(composition: Composition, summary: RunSummary, resume: str) -> list[str]:
     lines = [f"{summary.outcome}: {summary.steps} steps in {duration(summary.seconds)}"]
-    names = [key.removeprefix("after/") for key in summary.evaluations if key.startswith("after/")]
-    for name in names:
-        before, after = summary.evaluations[f"before/{name}"], summary.evaluations[f"after/{name}"]
-        lines.append(f"held-out accuracy of {name}: {before:.3f} -> {after:.3f}")
+    lines += _accuracies(summary.evaluations)
     lines.append(f"run directory: {_short(composition.folder)}")
     if summary.checkpoint:
         lines.append(f"checkpoint: {_short(Path(summary.checkpoint))}")
@@ -201,6 +199,16 @@ def _summary(composition: Composition, summary: RunSummary, resume: str) -> list
             f"go on with: {resume}" if resume else "nothing was trained yet, so there is nothing to go on from"
         )
     return lines
+
+
+def _accuracies(evaluations: Mapping[str, float]) -> list[str]:
+    """One line an environment: before -> after, as far as there are both."""
+    names = dict.fromkeys(key.partition("/")[2] for key in evaluations)
+    found = {name: [evaluations.get(f"{when}/{name}") for when in ("before", "after")] for name in names}
+    return [
+        f"held-out accuracy of {name}: {' -> '.join(f'{value:.3f}' for value in values if value is not None)}"
+        for name, values in found.items()
+    ]
 
 
 def _failure(error: RunFailed) -> list[str]:

@@ -35,7 +35,8 @@ class PipelineState:
     """All of a run that is not the trainer's: enough to continue the same sequence of groups and steps.
 
     `buffered` groups are finished and not trained on; `under_way` are those whose rollout begins
-    anew, by sequence. `scores` are the evaluations so far, as (step, figures).
+    anew, by sequence. `scores` are the evaluations so far, as (step, figures). `model` is the directory
+    that the run began with, where that was not the spec's model.
     """
 
     step: int = 0
@@ -47,6 +48,7 @@ class PipelineState:
     tally: Tally = field(factory=Tally)
     scores: tuple[tuple[int, Mapping[str, float]], ...] = ()
     elapsed: float = 0.0
+    model: str = ""
 
 
 async def save(
@@ -142,6 +144,7 @@ def _encode(state: PipelineState, buffered: list[dict[str, Any]]) -> dict[str, A
         "dropped": {cause: asdict(dropped) for cause, dropped in state.tally.dropped.items()},
         "scores": [[step, dict(figures)] for step, figures in state.scores],
         "elapsed": state.elapsed,
+        "model": state.model,
         "buffered": buffered,
     }
 
@@ -157,6 +160,7 @@ def _decode(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Pipeli
         tally=Tally(Totals(**data["totals"]), {cause: Dropped(**counts) for cause, counts in data["dropped"].items()}),
         scores=tuple((step, figures) for step, figures in data["scores"]),
         elapsed=data["elapsed"],
+        model=data["model"],
     )
 
 

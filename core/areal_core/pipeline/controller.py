@@ -49,8 +49,9 @@ class Controller:
         warm_start: Path | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
-        self._composition, self._resume, self._warm_start = composition, resume, warm_start
-        self._state = PipelineState() if resume is None else _resumed(resume, composition)
+        self._composition, self._resume = composition, resume
+        began = PipelineState(model=str(warm_start.absolute()) if warm_start else "")
+        self._state = began if resume is None else _resumed(resume, composition)
         self._run = open_run(composition, self._state, watcher, hooks, provenance or {})
         self._executor = open_executor(composition)
         supervision = composition.experiment.stages[0].spec.supervision
@@ -123,8 +124,7 @@ class Controller:
         run, state = self._run, self._state
         run.watcher.phase("starting workers")
         version = WeightVersion(state.incarnation, state.step)
-        model = None if self._warm_start is None else str(self._warm_start)
-        await run.stop.race(self._crew.start(version, model))
+        await run.stop.race(self._crew.start(version, state.model))
         run.observers.started()
 
     async def _run_stage(self, program: StageProgram) -> None:
@@ -216,6 +216,7 @@ class Controller:
         program = self._composition.stages[-1]
         await self._run.stop.race(self._beside())
         await self._save(self._state)
+        self._stage = None
         if program.evaluation.after:
             self._run.watcher.phase("evaluating")
             await self._run.stop.race(self._evaluate(program, self._state.step))
@@ -305,14 +306,13 @@ def _resumed(resume: Path, composition: Composition) -> PipelineState:
 
 
 def _first_and_last(scores: Iterable[tuple[int, Mapping[str, float]]]) -> dict[str, float]:
-    """`before/NAME` and `after/NAME`: every environment's accuracy in its first and its last evaluation."""
+    """`before/NAME` and `after/NAME`: every environment's accuracy before the first step, and at last."""
     found: dict[str, float] = {}
-    for _, figures in scores:
+    for step, figures in scores:
         for key, value in figures.items():
             name, _, figure = key.rpartition("/")
             if figure == "accuracy":
-                found.setdefault(f"before/{name}", value)
-                found[f"after/{name}"] = value
+                found[f"after/{name}" if step else f"before/{name}"] = value
     return found
 
 

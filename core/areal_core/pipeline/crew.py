@@ -31,7 +31,7 @@ class Crew:
         """Completions that the engines which serve work on at once."""
         return len(self.engines.ready) * self._composition.slots
 
-    async def start(self, version: WeightVersion, model: str | None) -> None:
+    async def start(self, version: WeightVersion, model: str = "") -> None:
         """Start everyone at the same time; `model` is a directory to use instead of the spec's model."""
         await together([self.trainer.start(), self._supervisor.start(self._others)])
         self._supervisor.require(self.trainer)

@@ -29,6 +29,9 @@ _SECRET = re.compile(
     r"(^|_|-)(api_?key|secret|passw(or)?d|credentials?|auth|((access|api|auth|bearer)_?)?token)$", re.IGNORECASE
 )
 
+_NO_SECRETS = ("", "auto")
+"""Values that say how to come by a secret, and are none."""
+
 
 class RunDirectory:
     """Where a run is written. A run that goes on from step `step` forgets what came after it."""
@@ -137,7 +140,8 @@ def without_secrets(value: Any, key: str = "") -> Any:
         return {name: without_secrets(item, str(name)) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [without_secrets(item) if not isinstance(item, str) else _assignment(item) for item in value]
-    return "***" if isinstance(value, str) and _SECRET.search(key.rpartition(".")[2]) else value
+    secret = isinstance(value, str) and value not in _NO_SECRETS and _SECRET.search(key.rpartition(".")[2])
+    return "***" if secret else value
 
 
 def _assignment(text: str) -> str:

@@ -121,6 +121,7 @@ class StageRun:
             under_way=self._rollouts.under_way,
             tally=self._run.tally,
             elapsed=self._run.trace.elapsed,
+            model=self._state.model,
         )
 
     async def _hand_over(self) -> None:

@@ -174,6 +174,11 @@ def test_the_summary_tells_accuracy_before_and_after(scene):
     assert summary.evaluations == {"before/numbers": 0.0, "after/numbers": pytest.approx(0.2)}
 
 
+def test_the_summary_has_no_accuracy_before_where_none_was_measured(scene):
+    summary = scene.run("evaluation={samples: 8, before: false, after: true}")
+    assert list(summary.evaluations) == ["after/numbers"]
+
+
 def test_environments_without_held_out_tasks_are_said_to_be_left_out(scene):
     scene.run("evaluation={samples: 8}", "environments=[{type: mock, reward: mock, test_size: 0}]")
     assert "no-evaluation" in scene.log.kinds()

@@ -1,0 +1,243 @@
+"""`run` and `eval`, with mocks in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from areal_plugins import cli
+from areal_plugins.testing import mocks
+
+SPEC = """
+name: mocked
+plugins: [./mocks.py]
+model: mock
+platform: mock
+executor: mock
+inference: {type: mock, max_concurrent: 16}
+training: {backend: mock, batch_size: 8, max_steps: 4, optimizer: mock}
+weights: mock
+objective: {type: grpo, group_size: 4}
+environments: [{name: numbers, type: mock, reward: {type: mock, target: 4}}]
+evaluation: {samples: 8}
+trackers: []
+"""
+
+NO_TASKS = "environments=[{type: mock, reward: mock, test_size: 0}]"
+PLUGIN = f"from areal_plugins.testing.mocks import {', '.join(n for n in vars(mocks) if n.startswith('areal_'))}"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    """The working directory, with `spec.yaml` in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    (tmp_path / "mocks.py").write_text(PLUGIN)
+    return tmp_path
+
+
+def run(*argv):
+    return cli.main(["run", "spec.yaml", *argv])
+
+
+def test_a_run_ends_with_its_scores_and_where_everything_is(here, capsys):
+    assert run("--run-dir", "r") == 0
+    shown = capsys.readouterr().out
+    assert "done: 4 steps in" in shown
+    assert "held-out accuracy of numbers: 0.000 -> 1.000" in shown
+    assert "run directory: r\n" in shown
+    assert "checkpoint: r/checkpoints/step-4\n" in shown
+
+
+def test_a_run_directory_holds_what_it_should(here):
+    run("--run-dir", "r")
+    names = {path.name for path in (here / "r").iterdir()}
+    expected = ("spec.yaml", "provenance.json", "metrics.jsonl", "timings.jsonl", "evaluations.jsonl", "events.jsonl")
+    assert names >= {*expected, "trace.json", "trajectories", "checkpoints", "logs"}
+
+
+def test_the_resolved_spec_runs_again(here, capsys):
+    run("--run-dir", "r", "--set", "training.max_steps=2")
+    assert cli.main(["run", "r/spec.yaml", "--run-dir", "again"]) == 0
+    assert len((here / "again" / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_provenance_names_sources_overrides_seed_and_plugins(here):
+    run("--run-dir", "r", "--set", "seed=5")
+    provenance = json.loads((here / "r" / "provenance.json").read_text())
+    assert provenance["overrides"] == ["seed=5"]
+    assert provenance["seed"] == 5
+    assert provenance["sources"][0].endswith("spec.yaml")
+    assert {"builtin", "mocks"} <= {plugin["name"] for plugin in provenance["plugins"]}
+
+
+def test_runs_get_a_directory_of_their_own(here):
+    run()
+    run()
+    folders = list((here / "runs").iterdir())
+    assert len(folders) == 2
+    assert all(folder.name.startswith("mocked-") for folder in folders)
+
+
+def test_a_directory_that_holds_a_run_is_not_written_over(here, capsys):
+    run("--run-dir", "r")
+    assert run("--run-dir", "r") == 2
+    assert "holds a run" in capsys.readouterr().err
+
+
+def test_a_dry_run_shows_workers_and_stages_and_starts_nothing(here, capsys):
+    assert run("--dry-run") == 0
+    shown = capsys.readouterr().out
+    assert "worker engine-0: engine on cpu" in shown
+    assert "stage main: steps 1 to 4, grpo" in shown
+    assert not (here / "runs").exists()
+
+
+def test_a_run_that_fails_ends_with_1_its_cause_and_the_command_that_resumes(here, capsys):
+    assert run("--run-dir", "r", "--set", "training.mock.fails_at=2") == 1
+    shown = capsys.readouterr().err
+    assert "error: the run failed: " in shown
+    assert "trainer/mock: train step 2: RuntimeError: told to fail at step 2" in shown
+    assert "go on with: areal-plugins run spec.yaml --set training.mock.fails_at=2" in shown
+    assert f"--resume {here}/r" in shown
+
+
+def test_a_failed_run_goes_on_from_where_it_was(here, capsys):
+    run("--run-dir", "r", "--set", "training.mock.fails_at=2")
+    assert run("--resume", "r") == 0
+    assert len((here / "r" / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_bad_data_ends_with_2(here, capsys):
+    environment = "environments=[{type: mock, demonstrates: false, reward: mock}]"
+    assert run("--set", "objective=sft", "--set", environment) == 2
+    assert "task mock/train/0: has no demonstration" in capsys.readouterr().err
+
+
+def test_a_bad_spec_ends_with_2_before_anything_is_started(here, capsys):
+    assert run("--set", "training.max_stepss=2") == 2
+    assert "did you mean `max_steps`" in capsys.readouterr().err
+    assert not (here / "runs").exists()
+
+
+def test_a_fault_of_ours_shows_its_traceback(here, capsys, monkeypatch):
+    monkeypatch.setattr("areal_core.pipeline.train.batch_metrics", lambda batch: batch.nothing)
+    assert run("--run-dir", "r") == 1
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown
+    assert "AttributeError: 'Batch' object has no attribute 'nothing'" in shown
+
+
+@pytest.mark.parametrize("arguments", [("--resume", "nowhere"), ("--warm-start", "nowhere")])
+def test_a_checkpoint_that_is_not_there_is_bad_input(here, capsys, arguments):
+    assert run(*arguments) == 2
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_resuming_stays_in_its_directory(here, capsys):
+    run("--run-dir", "r")
+    assert run("--resume", "r", "--run-dir", "elsewhere") == 2
+
+
+def test_a_warm_start_begins_with_other_weights_from_its_first_step(here):
+    run("--run-dir", "first", "--set", "training.max_steps=1")
+    model = here / "first" / "checkpoints" / "step-1"
+    (model / "config.json").write_text('{"steps": 0}')
+    assert run("--run-dir", "second", "--warm-start", str(model)) == 0
+
+
+def test_debug_mode_runs_everything_inline_and_repeats_itself(here, monkeypatch):
+    monkeypatch.setenv("AREAL_DEBUG_MODE", "1")
+    slow = "inference.mock={token_seconds: 100, longest: 50}"
+    assert run("--run-dir", "a", "--set", slow) == run("--run-dir", "b", "--set", slow) == 0
+    assert (here / "a" / "metrics.jsonl").read_bytes() == (here / "b" / "metrics.jsonl").read_bytes()
+
+
+def start(here, *argv):
+    command = [sys.executable, "-m", "areal_plugins", "run", "spec.yaml", "--run-dir", "r", *argv]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def wait_for(process, text):
+    for line in process.stdout:
+        if text in line:
+            return
+    raise AssertionError(f"no line has {text!r}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_a_run_with_a_checkpoint_and_130(here, number):
+    with start(here, "--set", "training.max_steps=100000", "--set", "evaluation.before=false") as process:
+        wait_for(process, "step 1/")
+        process.send_signal(number)
+        shown = process.stdout.read()
+    assert process.returncode == 130
+    assert "stopped: " in shown
+    assert "go on with: areal-plugins run" in shown
+    assert len(list((here / "r" / "checkpoints").iterdir())) == 1
+
+
+def test_a_second_signal_ends_a_run_at_once(here):
+    with start(here, "--set", "executor.mock.seconds={train: 3600}", "--set", "evaluation.before=false") as process:
+        wait_for(process, "[stage main]")
+        process.send_signal(signal.SIGINT)
+        wait_for(process, "once more ends at once")
+        process.send_signal(signal.SIGINT)
+        shown = process.stdout.read()
+    assert process.returncode == 130
+    assert "ended at once" in shown
+
+
+def test_a_checkpoint_scores_as_the_run_scored_it(here, capsys):
+    run("--run-dir", "r")
+    capsys.readouterr()
+    assert cli.main(["eval", "spec.yaml", "--checkpoint", "r/checkpoints/step-4", "--json"]) == 0
+    scored = json.loads(capsys.readouterr().out)["environments"]
+    recorded = json.loads((here / "r" / "evaluations.jsonl").read_text().splitlines()[-1])["environments"]
+    assert scored == recorded
+
+
+def test_scores_are_a_line_an_environment(here, capsys):
+    run("--run-dir", "r")
+    capsys.readouterr()
+    cli.main(["eval", "spec.yaml", "--checkpoint", "r/checkpoints/step-4", "--samples", "4"])
+    shown = capsys.readouterr()
+    assert shown.out.startswith("numbers  accuracy 1.0000 ± 0.0000")
+    assert "(4 tasks)" in shown.out
+
+
+def test_scoring_leaves_no_run_directory(here):
+    run("--run-dir", "r")
+    cli.main(["eval", "spec.yaml", "--checkpoint", "r/checkpoints/step-4"])
+    assert {path.name for path in here.iterdir()} - {"__pycache__"} == {"r", "spec.yaml", "mocks.py"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--checkpoint", "nowhere"), "nowhere: is no model directory"),
+        (("--checkpoint", "model", "--samples", "0"), "--samples: 0 is not at least 1"),
+        (("--checkpoint", "model", "--set", NO_TASKS), "no environment has held-out tasks"),
+    ],
+)
+def test_what_cannot_be_scored_is_bad_input(here, capsys, arguments, problem):
+    (here / "model").mkdir()
+    (here / "model" / "config.json").write_text('{"steps": 0}')
+    assert cli.main(["eval", "spec.yaml", *arguments]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_a_reward_that_raises_fails_the_scoring(here, capsys):
+    (here / "model").mkdir()
+    (here / "model" / "config.json").write_text('{"steps": 0}')
+    environment = "environments=[{type: mock, reward: {type: mock, raises: true}}]"
+    arguments = ["--checkpoint", "model", "--samples", "16", "--set", environment]
+    assert cli.main(["eval", "spec.yaml", *arguments]) == 1
+    assert "reward/mock" in capsys.readouterr().err

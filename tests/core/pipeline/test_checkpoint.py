@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from areal_core.data import TaskRef, Trajectory, TrajectoryGroup
+from areal_core.errors import CheckpointError
+from areal_core.pipeline.checkpoint import PipelineState, latest, read, save
+from areal_core.pipeline.metrics import Dropped, Tally, Totals
+from areal_core.pipeline.tasks import Drawn
+
+
+class Trainer:
+    """Writes a file a method; fails in the one named."""
+
+    def __init__(self, fails=None):
+        self._fails = fails
+
+    async def call(self, method, directory):
+        if method == self._fails:
+            raise OSError("disk full")
+        (Path(directory) / method).touch()
+
+
+def trajectory(length, extra, member=0):
+    columns = {"tokens": np.arange(length, dtype=np.int32), "versions": np.arange(length, dtype=np.int64)}
+    if extra:
+        columns["pixels"] = np.ones((length, 2, 3), dtype=np.float32) * member
+    return Trajectory(member, columns, 1, 0.25, "stop", scores={"format": 1.0}, prompt="p", answer="é\n")
+
+
+groups = st.lists(
+    st.builds(
+        lambda sequence, lengths, extra: TrajectoryGroup(
+            sequence, TaskRef("e", "train", sequence), tuple(trajectory(n, extra, m) for m, n in enumerate(lengths))
+        ),
+        sequence=st.integers(0, 1000),
+        lengths=st.lists(st.integers(1, 5), min_size=1, max_size=3),
+        extra=st.booleans(),
+    ),
+    max_size=4,
+)
+
+
+def _facts(trajectory):
+    return trajectory.member, trajectory.reward, trajectory.scores, trajectory.prompt, trajectory.answer
+
+
+def write(folder, state, keep=5, trainer=None, identity=None):
+    return asyncio.run(save(folder, trainer or Trainer(), state, identity or {"seed": 1}, keep))
+
+
+@given(buffered=groups)
+def test_finished_groups_come_back_as_they_were(buffered, tmp_path_factory):
+    path = write(tmp_path_factory.mktemp("c"), PipelineState(step=3, buffered=tuple(buffered)))
+    again = read(path, {"seed": 1}).buffered
+    assert [group.sequence for group in again] == [group.sequence for group in buffered]
+    for left, right in zip([t for g in buffered for t in g], [t for g in again for t in g], strict=True):
+        assert (left.member, left.reward, left.scores, left.answer) == (
+            right.member,
+            right.reward,
+            right.scores,
+            right.answer,
+        )
+        assert left.columns.keys() == right.columns.keys()
+        for name, column in left.columns.items():
+            assert column.dtype == right.columns[name].dtype
+            np.testing.assert_array_equal(column, right.columns[name])
+
+
+def test_counters_come_back_as_they_were(tmp_path):
+    state = PipelineState(
+        step=7,
+        incarnation=2,
+        stage="rl",
+        drawn=Drawn(40, {"a": 30, "b": 10}),
+        under_way=((38, TaskRef("a", "train", 5)),),
+        tally=Tally(Totals(100, 90), {"stale": Dropped(1, 4, 20, 9)}),
+        scores=((0, {"a/accuracy": 0.1}),),
+        elapsed=12.5,
+        model="/somewhere",
+    )
+    again = read(write(tmp_path, state), {"seed": 1})
+    for name in ("step", "incarnation", "stage", "drawn", "under_way", "tally", "scores", "elapsed", "model"):
+        assert getattr(again, name) == getattr(state, name)
+
+
+def test_the_model_is_at_the_top_and_the_trainers_state_below(tmp_path):
+    path = write(tmp_path, PipelineState(step=7))
+    assert path.name == "step-7"
+    assert (path / "save_model").exists()
+    assert (path / "trainer" / "save_state").exists()
+
+
+def test_only_the_newest_are_kept(tmp_path):
+    for step in (2, 9, 10, 11):
+        write(tmp_path, PipelineState(step=step), keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-10", "step-11"]
+
+
+@pytest.mark.parametrize("method", ["save_model", "save_state"])
+def test_a_save_that_fails_leaves_the_older_checkpoint_and_is_not_taken_for_one(tmp_path, method):
+    (tmp_path / "checkpoints").mkdir()
+    write(tmp_path / "checkpoints", PipelineState(step=1))
+    with pytest.raises(OSError, match="disk full"):
+        write(tmp_path / "checkpoints", PipelineState(step=2), trainer=Trainer(method))
+    assert latest(tmp_path).name == "step-1"
+
+
+def test_the_same_step_may_be_saved_again(tmp_path):
+    write(tmp_path, PipelineState(step=1, elapsed=1.0))
+    assert read(write(tmp_path, PipelineState(step=1, elapsed=2.0)), {"seed": 1}).elapsed == 2.0
+
+
+def test_a_checkpoint_may_be_named_instead_of_its_run(tmp_path):
+    path = write(tmp_path, PipelineState(step=1))
+    assert latest(path) == path
+
+
+def test_another_format_is_named(tmp_path):
+    path = write(tmp_path, PipelineState(step=1))
+    data = json.loads((path / "pipeline.json").read_text()) | {"format": 99}
+    (path / "pipeline.json").write_text(json.dumps(data))
+    with pytest.raises(CheckpointError, match="has format 99; this release reads 1"):
+        read(path, {"seed": 1})
+
+
+@pytest.mark.parametrize("name", ["pipeline.json", "buffer.npz"])
+def test_a_damaged_file_is_an_error_that_names_the_checkpoint(tmp_path, name):
+    path = write(tmp_path, PipelineState(step=1))
+    (path / name).write_bytes(b"{")
+    with pytest.raises(CheckpointError, match="step-1: is damaged"):
+        read(path, {"seed": 1})

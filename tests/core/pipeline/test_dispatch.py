@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from areal_core.data import Sampling, TaskRef
+from areal_core.errors import Remote, RemoteError, WorkerLost
+from areal_core.pipeline.condition import Condition
+from areal_core.pipeline.dispatch import Dispatcher, GroupFailed, Patience, TooManyFailed
+from areal_core.pipeline.events import Events
+from areal_core.pipeline.fleet import Pool
+from areal_core.protocols import Place, WorkerSpec
+from areal_core.workers.plans import GroupOrder
+
+ORDER = GroupOrder(0, TaskRef("e", "train", 0), (0, 1), Sampling(), seed=1)
+
+
+def remote(kind="ComponentError", text="reward/x: told to fail", code=1):
+    return RemoteError("rollout-0", "run_group", Remote(kind, text, exit_code=code))
+
+
+class Worker:
+    """Answers `run_group` with what `script` holds next, and after that with the engine it was told to use."""
+
+    def __init__(self, name, script=()):
+        self.name, self.address, self.script, self.calls = name, f"at {name}", list(script), []
+
+    async def call(self, method, *args):
+        self.calls.append((method, *args))
+        if self.script:
+            answer = self.script.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            await answer
+        return args[0].engine if method == "run_group" else None
+
+
+def make(rollouts, engines, swapping=lambda: False, patience=None):
+    condition, events = Condition(), []
+    pools = []
+    for kind, workers in (("engine", engines), ("rollout", rollouts)):
+        pool = Pool([WorkerSpec(worker.name, kind, Place()) for worker in workers], condition)
+        for seat, worker in zip(pool.seats, workers, strict=True):
+            seat.held, seat.ready = worker, True
+        pools.append(pool)
+    patience = patience or Patience(retries=2, losses=3, max_failed_share=0.2)
+    return Dispatcher(*pools, swapping, condition, Events(events.append), patience), pools, condition, events
+
+
+def test_work_goes_to_the_lightest_worker_and_engine(virtually):
+    async def main():
+        rollouts, engines = [Worker("r0"), Worker("r1")], [Worker("e0"), Worker("e1")]
+        dispatcher, (engine_pool, rollout_pool), *_ = make(rollouts, engines)
+        engine_pool.seats[0].load, rollout_pool.seats[0].load = 3, 5
+        return await dispatcher.run(ORDER), len(rollouts[1].calls)
+
+    assert virtually(main()) == ("at e1", 1)
+
+
+def test_load_is_counted_in_trajectories_while_a_group_is_under_way(virtually):
+    async def main():
+        dispatcher, (engines, rollouts), *_ = make([Worker("r0", [asyncio.sleep(5)])], [Worker("e0")])
+        running = asyncio.ensure_future(dispatcher.run(ORDER))
+        await asyncio.sleep(1)
+        loads = engines.seats[0].load, rollouts.seats[0].load
+        await running
+        return loads, engines.seats[0].load
+
+    assert virtually(main()) == ((2, 2), 0)
+
+
+def test_nothing_is_sent_during_a_swap(virtually):
+    async def main():
+        swapping = [True]
+        rollout = Worker("r0")
+        dispatcher, _, condition, _ = make([rollout], [Worker("e0")], lambda: swapping[0])
+        running = asyncio.ensure_future(dispatcher.run(ORDER))
+        await asyncio.sleep(1)
+        sent = len(rollout.calls)
+        swapping[0] = False
+        condition.changed()
+        await running
+        return sent, len(rollout.calls)
+
+    assert virtually(main()) == (0, 1)
+
+
+def test_a_failed_rollout_is_tried_again(virtually):
+    again = []
+
+    async def main():
+        dispatcher, _, _, events = make([Worker("r0", [remote(), remote()])], [Worker("e0")])
+        return await dispatcher.run(ORDER, lambda: again.append(1)), [event.kind for event in events]
+
+    assert virtually(main()) == ("at e0", ["group-retried", "group-retried"])
+    assert len(again) == 2
+
+
+def test_a_rollout_that_keeps_failing_is_given_up_with_its_error(virtually):
+    async def main():
+        dispatcher, _, _, events = make([Worker("r0", [remote()] * 3)], [Worker("e0")])
+        with pytest.raises(GroupFailed) as failure:
+            await dispatcher.run(ORDER)
+        return failure.value, events[-1].kind
+
+    failure, last = virtually(main())
+    assert "told to fail" in str(failure.cause)
+    assert (failure.fatal, last) == (None, "group-failed")
+
+
+def test_too_many_failures_among_the_recent_groups_are_fatal(virtually):
+    async def main():
+        patience = Patience(retries=0, losses=0, max_failed_share=0.04)
+        dispatcher, *_ = make([Worker("r0", [remote()] * 3)], [Worker("e0")], patience=patience)
+        fatal = []
+        for _ in range(3):
+            with pytest.raises(GroupFailed) as failure:
+                await dispatcher.run(ORDER)
+            fatal.append(failure.value.fatal)
+        return fatal
+
+    first, second, third = virtually(main())
+    assert (first, second) == (None, None)
+    assert isinstance(third, TooManyFailed)
+    assert "3 of the last 50 groups failed" in str(third)
+
+
+def test_what_the_user_gave_wrong_is_fatal_at_once(virtually):
+    async def main():
+        rollout = Worker("r0", [remote("InputError", "data.jsonl:7: no answer", code=2)])
+        dispatcher, *_ = make([rollout], [Worker("e0")])
+        with pytest.raises(GroupFailed) as failure:
+            await dispatcher.run(ORDER)
+        return failure.value.fatal, len(rollout.calls)
+
+    fatal, calls = virtually(main())
+    assert "data.jsonl:7" in str(fatal)
+    assert calls == 1
+
+
+def test_a_lost_rollout_worker_gets_no_more_work(virtually):
+    async def main():
+        dispatcher, (_, pool), *_ = make(
+            [Worker("r0", [WorkerLost("r0", "killed")]), Worker("r1")], [Worker("e0")]
+        )  # fmt: skip
+        return await dispatcher.run(ORDER), [seat.name for seat in pool.ready]
+
+    assert virtually(main()) == ("at e0", ["r1"])
+
+
+def test_an_engine_that_cannot_be_reached_is_asked_before_it_gets_more_work(virtually):
+    async def main():
+        dead = Worker("e0", [WorkerLost("e0", "killed")])
+        dispatcher, (pool, _), *_ = make(
+            [Worker("r0", [remote("WorkerLost", "engine e0 is gone")])], [dead, Worker("e1")]
+        )
+        return await dispatcher.run(ORDER), [seat.name for seat in pool.ready]
+
+    assert virtually(main()) == ("at e1", ["e1"])
+
+
+def test_losses_are_no_failures_of_the_group_but_not_endless_either(virtually):
+    async def main():
+        patience = Patience(retries=0, losses=3, max_failed_share=1.0)
+        rollout = Worker("r0", [remote("GenerationAborted")] * 4)
+        dispatcher, *_ = make([rollout], [Worker("e0")], patience=patience)
+        with pytest.raises(GroupFailed):
+            await dispatcher.run(ORDER)
+        return len(rollout.calls)
+
+    assert virtually(main()) == 4
+
+
+def test_demonstrations_need_no_engine(virtually):
+    async def main():
+        dispatcher, (engines, _), *_ = make([Worker("r0")], [Worker("e0")])
+        engines.seats[0].ready = False
+        order = GroupOrder(0, TaskRef("e", "train", 0), (0,), Sampling(), seed=1, mode="demonstrate")
+        return await dispatcher.run(order)
+
+    assert virtually(main()) == ""
+
+
+def test_a_cancelled_group_is_not_sent_again_when_its_worker_dies_at_that_moment(virtually):
+    async def main():
+        async def dies():
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                raise WorkerLost("r0", "killed") from None
+
+        dispatcher, *_ = make([Worker("r0", [dies()])], [Worker("e0")])
+        running = asyncio.ensure_future(dispatcher.run(ORDER))
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.wait({running}, timeout=10)
+        return running.cancelled()
+
+    assert virtually(main())

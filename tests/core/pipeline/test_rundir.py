@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from areal_core.data import Batch, TaskRef, Trajectory, TrajectoryGroup
+from areal_core.pipeline.rundir import Lines, RunDirectory, without_secrets
+from areal_core.pipeline.trace import Trace
+
+
+def batch(step, reward=1.0):
+    columns = {
+        "tokens": np.array([1, 2], np.int32),
+        "mask": np.array([0, 1], np.uint8),
+        "logprobs": np.zeros(2, np.float32),
+        "versions": np.array([-1, step], np.int64),
+    }
+    trajectory = Trajectory(0, columns, 1, reward, "stop", prompt="2+2=", answer="4")
+    return Batch(step, (TrajectoryGroup(step, TaskRef("sums", "train", 3), (trajectory,)),))
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_every_line_is_on_disk_at_once(tmp_path):
+    lines = Lines(tmp_path / "lines.jsonl")
+    lines.add({"step": 1})
+    written = read(tmp_path / "lines.jsonl")
+    lines.close()
+    assert written == [{"step": 1}]
+
+
+def test_floats_keep_every_bit(tmp_path):
+    lines = Lines(tmp_path / "lines.jsonl")
+    values = [0.1, 1e-300, 2 / 3, 1.0, 1e22]
+    lines.add({"values": values})
+    lines.close()
+    assert read(tmp_path / "lines.jsonl")[0]["values"] == values
+
+
+def test_what_is_not_finite_is_null(tmp_path):
+    lines = Lines(tmp_path / "lines.jsonl")
+    lines.add({"loss": float("nan"), "norm": float("inf")})
+    lines.close()
+    assert read(tmp_path / "lines.jsonl") == [{"loss": None, "norm": None}]
+
+
+def test_lines_after_the_step_and_half_a_line_are_forgotten(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"step":1}\n{"step":2}\n{"step":3}\n{"st')
+    lines = Lines(path, step=2)
+    lines.add({"step": 3, "again": True})
+    lines.close()
+    assert read(path) == [{"step": 1}, {"step": 2}, {"step": 3, "again": True}]
+
+
+def test_trained_groups_are_written_with_their_step_text_and_version(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.trained(batch(4))
+    directory.close()
+    line = read(tmp_path / "trajectories" / "steps-0000001-0000100.jsonl")[0]
+    assert (line["step"], line["sequence"], line["environment"], line["prompt"]) == (5, 4, "sums", "2+2=")
+    assert line["trajectories"] == [
+        {"member": 0, "reward": 1.0, "scores": {}, "finish": "stop", "length": 1, "version": "0.4", "answer": "4"}
+    ]
+
+
+def test_a_hundred_steps_share_a_file(tmp_path):
+    directory = RunDirectory(tmp_path)
+    for step in (0, 99, 100):
+        directory.trained(batch(step))
+    directory.close()
+    names = sorted(path.name for path in (tmp_path / "trajectories").iterdir())
+    assert names == ["steps-0000001-0000100.jsonl", "steps-0000101-0000200.jsonl"]
+
+
+def test_a_run_that_goes_on_forgets_the_trajectories_after_its_step(tmp_path):
+    directory = RunDirectory(tmp_path)
+    for step in (97, 98, 99, 100, 250):
+        directory.trained(batch(step))
+    directory.close()
+    again = RunDirectory(tmp_path, step=99)
+    again.trained(batch(99, reward=0.5))
+    again.close()
+    lines = read(tmp_path / "trajectories" / "steps-0000001-0000100.jsonl")
+    assert [line["step"] for line in lines] == [98, 99, 100]
+    assert lines[-1]["trajectories"][0]["reward"] == 0.5
+    assert len(list((tmp_path / "trajectories").iterdir())) == 1
+
+
+def test_the_spec_and_its_origin_are_written_without_secrets(tmp_path):
+    directory = RunDirectory(tmp_path)
+    resolved = {"name": "x", "trackers": [{"type": "wandb", "api_key": "s3cret", "max_new_tokens": 5}]}
+    directory.describe(resolved, {"overrides": ["trackers.0.api_key=s3cret", "seed=4"]})
+    directory.close()
+    written = (tmp_path / "spec.yaml").read_text() + (tmp_path / "provenance.json").read_text()
+    assert "s3cret" not in written
+    assert "max_new_tokens: 5" in written
+    assert json.loads((tmp_path / "provenance.json").read_text())["overrides"] == ["trackers.0.api_key=***", "seed=4"]
+
+
+def test_only_values_under_names_of_secrets_are_masked():
+    given = {"api_key": "auto", "token": "a", "hub_token": "b", "max_new_tokens": "c", "password": "d", "tokens": "e", "text": "key=value"}
+    masked = without_secrets(given)
+    assert [name for name, value in masked.items() if value == "***"] == ["token", "hub_token", "password"]
+
+
+def test_a_trace_is_json_with_its_times_in_microseconds(tmp_path):
+    now = [10.0]
+    trace = Trace(lambda: now[0], tmp_path / "trace.json")
+    now[0] = 12.5
+    assert trace.span("train", "trainer", 11.0, step=1) == 1.5
+    trace.overlapping("group", "rollout", 7, 10.5)
+    trace.close()
+    events = [event for event in json.loads((tmp_path / "trace.json").read_text()) if event["ph"] != "M"]
+    assert [(e["ph"], e["ts"]) for e in events] == [("X", 1_000_000), ("b", 500_000), ("e", 2_500_000)]
+    assert events[0]["dur"] == 1_500_000
+
+
+def test_a_trace_that_broke_off_is_continued(tmp_path):
+    trace = Trace(lambda: 0.0, tmp_path / "trace.json")
+    trace.span("one", "a", 0.0)
+    trace.close()
+    written = (tmp_path / "trace.json").read_text()
+    (tmp_path / "trace.json").write_text(written[: written.index("one")] + 'one","ts":0,"dur":0},\n{"ph":"X","na')
+    again = Trace(lambda: 0.0, tmp_path / "trace.json", elapsed=5.0)
+    again.span("two", "a", 0.0)
+    again.close()
+    names = [event["name"] for event in json.loads((tmp_path / "trace.json").read_text()) if event["ph"] == "X"]
+    assert names == ["one", "two"]
