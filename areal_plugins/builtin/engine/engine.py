@@ -177,6 +177,7 @@ class TorchEngine:
             raise ComponentError(_NAME, "load_weights", "the engine is not paused")
         await self._replace(live, await self._tensors(live, source), version)
         self._failure = None
+        live.core.runner.new_weights()
         live.core.version = version
         live.scheduler.new_weights(recompute=self._options.kv_on_update == "rebuild")
 

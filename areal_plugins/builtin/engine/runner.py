@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from areal_plugins.builtin.engine.attention import PackedStep
-from areal_plugins.builtin.engine.kv_cache import KVCache
+from areal_plugins.builtin.engine.kv_cache import KVCache, free_bytes
 from areal_plugins.builtin.engine.plan import Plan, side_by_side
+from areal_plugins.builtin.engine.prepacked import prepack
 
 
 class Runner:
@@ -16,6 +17,11 @@ class Runner:
 
     def __init__(self, model: Any, cache: KVCache) -> None:
         self.model, self.cache = model, cache
+        self._prepacked = prepack(model, free_bytes(cache.device))
+
+    def new_weights(self) -> None:
+        """The model's weights have changed."""
+        self._prepacked.pack()
 
     def logits(self, plan: Plan) -> torch.Tensor:
         """The logits [S, V] that the plan's rows draw from."""

@@ -80,8 +80,8 @@ def sample(logits: torch.Tensor, draws: Draws) -> Drawn:
 
 
 def _greedy(logits: torch.Tensor, _: Draws) -> Drawn:
-    best, tokens = logits.max(dim=-1)
-    return tokens, best - torch.logsumexp(logits, dim=-1)
+    tokens = logits.max(dim=-1).indices
+    return tokens, torch.log_softmax(logits, dim=-1).gather(1, tokens[:, None])[:, 0]
 
 
 def _free(logits: torch.Tensor, draws: Draws) -> Drawn:
