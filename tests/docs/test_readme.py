@@ -61,11 +61,12 @@ def test_the_first_command_learns_and_says_so(tmp_path):
     run_dir = tmp_path / "run"
     shell(f"{command} --workdir {tmp_path / 'tox'} -- --run-dir {run_dir}", ROOT)
     lines = [json.loads(line) for line in (run_dir / "evaluations.jsonl").read_text().splitlines()]
-    assert lines[0]["accuracy"] < 0.3
-    assert lines[-1]["accuracy"] > 0.9
+    before, after = (line["environments"]["backwards"]["accuracy"] for line in (lines[0], lines[-1]))
+    assert before < 0.3
+    assert after > 0.9
     checkpoint = sorted((run_dir / "checkpoints").iterdir())[-1]
     again = shell(f"areal-plugins eval specs/quickstart.yaml --checkpoint {shlex.quote(str(checkpoint))} --json", ROOT)
-    assert json.loads(again)["accuracy"] == lines[-1]["accuracy"]
+    assert json.loads(again)["environments"]["backwards"]["accuracy"] == after
 
 
 USE = [command for command in commands(blocks("README.md", "sh")[2]) if command.split()[1] not in ("run", "eval")]
