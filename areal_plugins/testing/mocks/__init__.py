@@ -22,6 +22,7 @@ from areal_plugins import (
     PlatformDescriptor,
     RewardDescriptor,
     TrackerDescriptor,
+    TrainerCapabilities,
     TrainerDescriptor,
     TransportCapabilities,
     TransportDescriptor,
@@ -74,9 +75,7 @@ class RewardOptions:
     """A verdict is the share of `target` steps that the answering weights were trained for."""
 
     target: int = field(default=100, metadata={"doc": "Steps after which an answer is right.", "ge": 1})
-    drawn: bool = field(
-        default=False, metadata={"doc": "Right or wrong, at odds that rise from 1/4 to 3/4."}
-    )
+    drawn: bool = field(default=False, metadata={"doc": "Right or wrong, at odds that rise from 1/4 to 3/4."})
     raises: bool = field(default=False, metadata={"doc": "Raise instead of judging."})
 
 
@@ -110,6 +109,7 @@ TRAINER = TrainerDescriptor(
     summary="counts its steps, and refuses tokens that are not what they are said to be",
     factory=f"{_HERE}.trainer:make",
     options=TrainerOptions,
+    capabilities=TrainerCapabilities(lora=True),
 )
 OPTIMIZER = OptimizerDescriptor(name="mock", summary="does nothing", factory=f"{_HERE}.trainer:make_optimizer")
 TRANSPORT = TransportDescriptor(

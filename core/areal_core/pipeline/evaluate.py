@@ -14,6 +14,7 @@ from areal_core.data import NO_VERSION, TaskRef, Trajectory, WeightVersion
 from areal_core.pipeline.compose import StageProgram
 from areal_core.pipeline.dispatch import Dispatcher, GroupFailed
 from areal_core.pipeline.fleet import together
+from areal_core.pipeline.metrics import score_parts
 from areal_core.pipeline.run import EvaluationReport, Run, Scores
 from areal_core.pipeline.tasks import Source, held_out, rollout_seed
 from areal_core.workers.plans import GroupOrder
@@ -78,12 +79,14 @@ class Evaluator:
 
 
 def flat(report: EvaluationReport) -> dict[str, float]:
-    """The figures as `environment/figure`."""
-    return {
-        f"{name}/{figure}": float(value)
-        for name, scores in report.environments.items()
-        for figure, value in asdict(scores).items()
-    }
+    """The figures as `environment/figure`, and `environment/score/part`."""
+    found: dict[str, float] = {}
+    for name, scores in report.environments.items():
+        figures = asdict(scores)
+        parts = figures.pop("parts")
+        found |= {f"{name}/{figure}": float(value) for figure, value in figures.items()}
+        found |= {f"{name}/score/{part}": value for part, value in parts.items()}
+    return found
 
 
 def _share(program: StageProgram, sources: Sequence[Source], seed: int) -> dict[str, list[TaskRef]]:
@@ -106,7 +109,7 @@ def score(played: Sequence[Trajectory | None]) -> Scores:
     """One environment's scores; a task that failed counts for none of the means."""
     answered = [trajectory for trajectory in played if trajectory is not None]
     rewards = [trajectory.reward for trajectory in answered]
-    accuracies = [trajectory.scores.get("accuracy", trajectory.reward) for trajectory in answered]
+    accuracies = [trajectory.scores.get("correct", trajectory.reward) for trajectory in answered]
     return Scores(
         reward=_mean(rewards),
         accuracy=_mean(accuracies),
@@ -115,6 +118,7 @@ def score(played: Sequence[Trajectory | None]) -> Scores:
         failed=len(played) - len(answered),
         length=_mean([trajectory.trained_units for trajectory in answered]),
         truncated=_mean([trajectory.finish == "length" for trajectory in answered]),
+        parts=score_parts(answered),
     )
 
 

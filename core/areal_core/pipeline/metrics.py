@@ -88,7 +88,7 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
         "length/max": float(lengths.max()),
         "truncated": _mean(trajectory.finish == "length" for trajectory in trajectories),
     }
-    return figures | _parts(trajectories)
+    return figures | {f"score/{name}": value for name, value in score_parts(trajectories).items()}
 
 
 def _rewards_by_environment(batch: Batch) -> dict[str, float]:
@@ -108,13 +108,13 @@ def _lags(step: int, trajectories: Iterable[Trajectory]) -> dict[str, float]:
     return {"lag/mean": float((lags * counts).sum() / counts.sum()), "lag/max": float(lags.max())}
 
 
-def _parts(trajectories: Iterable[Trajectory]) -> dict[str, float]:
-    """The named ingredients of the rewards, each over the trajectories that have it."""
+def score_parts(trajectories: Iterable[Trajectory]) -> dict[str, float]:
+    """The means of the rewards' named parts, each over the trajectories that have it."""
     parts: defaultdict[str, list[float]] = defaultdict(list)
     for trajectory in trajectories:
         for name, value in trajectory.scores.items():
             parts[name].append(value)
-    return {f"score/{name}": _mean(values) for name, values in sorted(parts.items())}
+    return {name: _mean(values) for name, values in sorted(parts.items())}
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from attrs import frozen
+from attrs import field, frozen
 
 from areal_core.pipeline.background import Background, Stop
 from areal_core.pipeline.condition import Condition
@@ -30,9 +30,10 @@ class StepReport:
 
 @frozen
 class Scores:
-    """An environment's held-out tasks: mean reward with its standard error, and what became of the tasks.
+    """An environment's held-out tasks: mean reward and accuracy, and what became of the tasks.
 
-    `accuracy` is the mean of the reward's part of that name where it has one, else of the reward.
+    `accuracy`, whose standard error it is, is the mean of the reward's part `correct` where it has one,
+    else of the reward. `parts` are the means of all its parts.
     """
 
     reward: float
@@ -42,6 +43,7 @@ class Scores:
     failed: int
     length: float
     truncated: float
+    parts: Mapping[str, float] = field(factory=dict)
 
 
 @frozen

@@ -102,7 +102,15 @@ def test_the_spec_and_its_origin_are_written_without_secrets(tmp_path):
 
 
 def test_only_values_under_names_of_secrets_are_masked():
-    given = {"api_key": "auto", "token": "a", "hub_token": "b", "max_new_tokens": "c", "password": "d", "tokens": "e", "text": "key=value"}
+    given = {
+        "api_key": "auto",
+        "token": "a",
+        "hub_token": "b",
+        "max_new_tokens": "c",
+        "password": "d",
+        "tokens": "e",
+        "text": "key=value",
+    }
     masked = without_secrets(given)
     assert [name for name, value in masked.items() if value == "***"] == ["token", "hub_token", "password"]
 
