@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from areal_plugins import OptimizerDescriptor, TrainerCapabilities, TrainerDescriptor
+from areal_plugins.builtin.trainer import check
 
 
 @frozen
@@ -35,6 +36,7 @@ DESCRIPTORS: tuple[TrainerDescriptor, ...] = (
         factory="areal_plugins.builtin.trainer.trainer:TorchTrainer",
         options=TorchTrainerOptions,
         capabilities=TrainerCapabilities(offers=("tensors", "hf-dir"), lora=True, reference=True, critic=True),
+        check=check.trainer,
         requires=("torch>=2.6", "transformers>=4.56", "safetensors>=0.5"),
     ),
 )
@@ -46,5 +48,6 @@ OPTIMIZERS: tuple[OptimizerDescriptor, ...] = (
         factory="areal_plugins.builtin.trainer.optimizer:adamw",
         options=AdamWOptions,
         requires=("torch>=2.6",),
+        check=check.betas,
     ),
 )

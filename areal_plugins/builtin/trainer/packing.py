@@ -13,8 +13,8 @@ from attrs import frozen
 
 from areal_plugins.builtin.trainer.units import Units
 
-_WORTH_APART = 0.1
-"""Silent tokens, as a share of the budget, from which a micro-batch of their own saves more than it costs."""
+_WORTH_APART = 256
+"""Silent tokens from which a micro-batch of their own saves more than it costs, even in the smallest models."""
 
 
 @frozen(eq=False)
@@ -79,7 +79,7 @@ def split(units: Units, chosen: np.ndarray, budget: int) -> list[list[Piece]]:
     pieces = [piece for members in units.members for piece in _pieces(units, members[useful[members]], budget)]
     pieces.sort(key=lambda piece: (piece.silent, -int(units.needed[piece.members].max()), int(piece.members[0])))
     silent = [piece for piece in pieces if piece.silent]
-    if sum(piece.size for piece in silent) < budget * _WORTH_APART:
+    if sum(piece.size for piece in silent) < _WORTH_APART:
         return _fill(pieces, budget)
     return _fill(pieces[: -len(silent)], budget) + _fill(silent, budget)
 
