@@ -112,11 +112,13 @@ def _finish(fresh: Path, final: Path, state: PipelineState, identity: Mapping[st
     np.savez(fresh / _BUFFER, **arrays)  # type: ignore[arg-type]  # numpy's stub takes no keyword arrays
     data = _encode(state, described) | {"format": FORMAT, "identity": dict(identity)}
     (fresh / _STATE).write_text(json.dumps(data, ensure_ascii=False, indent=1), encoding="utf-8")
+    old = final.with_name(f".{final.name}.old")
     if final.exists():
-        shutil.rmtree(final)
+        final.rename(old)
     fresh.rename(final)
-    for old in _found(final.parent)[:-keep]:
-        shutil.rmtree(old)
+    shutil.rmtree(old, ignore_errors=True)
+    for outdated in _found(final.parent)[:-keep]:
+        shutil.rmtree(outdated)
 
 
 def _found(folder: Path) -> list[Path]:

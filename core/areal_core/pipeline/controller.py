@@ -140,6 +140,7 @@ class Controller:
         self._now.discard("end of stage")
         await self._now.close("end of stage")
         await run.stop.race(self._now.catch_up())
+        await run.stop.race(self._beside())
         self._state = evolve(self._now.state(), buffered=(), under_way=())
 
     async def _begin_stage(self, program: StageProgram) -> None:
@@ -214,7 +215,6 @@ class Controller:
     async def _finish(self) -> None:
         """After the last step: save, and see what came of it."""
         program = self._composition.stages[-1]
-        await self._run.stop.race(self._beside())
         await self._save(self._state)
         self._stage = None
         if program.evaluation.after:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, Literal
 
 from attrs import field, frozen
 
 Level = Literal["info", "warning", "error"]
+
+log = logging.getLogger(__name__)
+
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 @frozen
@@ -35,5 +40,6 @@ class Events:
     def add(self, kind: str, message: str, level: Level = "warning", **data: Any) -> None:
         """Something happened."""
         event = Event(kind, message, self.step, level, data)
+        log.log(_LEVELS[level], "%s: %s", kind, message)
         for listener in self._listeners:
             listener(event)

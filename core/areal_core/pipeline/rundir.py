@@ -63,7 +63,7 @@ class RunDirectory:
         return self.path / "work"
 
     def describe(self, resolved: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
-        """Write the resolved spec and where everything came from, without secrets."""
+        """Write the resolved spec and where everything came from, without secrets; each resume is added."""
         from ruamel.yaml import YAML
 
         yaml = YAML(typ="safe", pure=True)
@@ -71,9 +71,12 @@ class RunDirectory:
         yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # keeps the spec's order
         with (self.path / "spec.yaml").open("w") as file:
             yaml.dump(without_secrets(resolved), file)
+        path = self.path / "provenance.json"
         facts = {**provenance, "python": platform.python_version(), "system": platform.platform(), **_git()}
-        text = json.dumps(without_secrets(facts), indent=2, default=str)
-        (self.path / "provenance.json").write_text(text + "\n")
+        if path.exists():
+            first = json.loads(path.read_text())
+            facts = {**first, "resumed": [*first.get("resumed", []), facts]}
+        path.write_text(json.dumps(without_secrets(facts), indent=2, default=str) + "\n")
 
     def event(self, event: Event, elapsed: float) -> None:
         """Keep an event, with the seconds since the run's start."""

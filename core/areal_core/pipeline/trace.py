@@ -6,11 +6,14 @@ an array with one event a line, so that a run that breaks off leaves a file that
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+log = logging.getLogger(__name__)
 
 _PROCESS = 1
 _END = b'{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"areal-plugins"}}]\n'
@@ -36,11 +39,13 @@ class Trace:
     def span(self, name: str, lane: str, began: float, **args: Any) -> float:
         """Something on `lane` that began at `began` and ends now; its seconds."""
         seconds = self.now() - began
+        log.debug("%s: %s took %.6f s %s", lane, name, seconds, args)
         self._write({"ph": "X", "name": name, "ts": self._micros(began), "dur": round(seconds * 1e6)}, lane, args)
         return seconds
 
     def overlapping(self, name: str, lane: str, key: int, began: float, **args: Any) -> float:
         """As `span`, for things that overlap on their lane; `key` tells them apart."""
+        log.debug("%s: %s %d took %.6f s %s", lane, name, key, self.now() - began, args)
         both = {"name": name, "cat": lane, "id": key}
         self._write({"ph": "b", "ts": self._micros(began), **both}, lane, args)
         self._write({"ph": "e", "ts": self._micros(self.now()), **both}, lane, {})

@@ -101,6 +101,15 @@ def test_the_spec_and_its_origin_are_written_without_secrets(tmp_path):
     assert json.loads((tmp_path / "provenance.json").read_text())["overrides"] == ["trackers.0.api_key=***", "seed=4"]
 
 
+def test_where_a_run_was_resumed_is_added_to_where_it_came_from(tmp_path):
+    for seed in (1, 2, 3):
+        directory = RunDirectory(tmp_path)
+        directory.describe({}, {"seed": seed})
+        directory.close()
+    provenance = json.loads((tmp_path / "provenance.json").read_text())
+    assert (provenance["seed"], [facts["seed"] for facts in provenance["resumed"]]) == (1, [2, 3])
+
+
 def test_only_values_under_names_of_secrets_are_masked():
     given = {
         "api_key": "auto",
