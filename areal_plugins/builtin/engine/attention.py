@@ -61,7 +61,6 @@ class PackedStep:
     positions: torch.Tensor
     runs: Sequence[Run]
     chunks: Sequence[Chunk]
-    layers: set[int] = field(factory=set)
     _slots: dict[int, torch.Tensor] = field(factory=dict)
     _masks: dict[tuple[int, int | None], torch.Tensor | None] = field(factory=dict)
 
@@ -148,15 +147,19 @@ def attend(
     _refuse(module, areal_step is None, attention_mask is not None, kwargs.get("position_bias") is not None)
     assert areal_step is not None
     layer = int(module.layer_idx)  # type: ignore[arg-type]  # an int on every attention module
-    areal_step.layers.add(layer)
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    keys, values = areal_step.cache.write(layer, k, v, areal_step.slots(k.shape[1]))
     scoring = Scoring(scaling, sliding_window, softcap, s_aux)
-    parts = [_decode(areal_step, run, q, keys, values, scoring) for run in areal_step.runs]
-    parts += [
-        _prefill(areal_step, chunk, q, _chunk_keys(chunk, k, v, keys, values), scoring) for chunk in areal_step.chunks
-    ]
-    return (parts[0] if len(parts) == 1 else torch.cat(parts))[None], None
+    return attend_packed(areal_step, layer, q, k, v, scoring)[None], None
+
+
+def attend_packed(
+    step: PackedStep, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring
+) -> torch.Tensor:
+    """Store the step's keys and values of `layer`, and attend: q [T, Hq, D], k and v [T, Hk, D] to [T, Hq, D]."""
+    keys, values = step.cache.write(layer, k, v, step.slots(k.shape[1]))
+    parts = [_decode(step, run, q, keys, values, scoring) for run in step.runs]
+    parts += [_prefill(step, chunk, q, _chunk_keys(chunk, k, v, keys, values), scoring) for chunk in step.chunks]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _refuse(module: torch.nn.Module, stepless: bool, masked: bool, biased: bool) -> None:

@@ -63,9 +63,9 @@ class TorchEngine:
         torch.set_num_threads(place.threads)
         device, dtype = torch.device(place.device), resolve_dtype(self._context.dtype, place.device)
         model = await asyncio.to_thread(loading.load_model, directory, dtype, device)
-        runner = Runner(model, KVCache(dtype, device))
-        probe.check(runner, str(directory))
         longest = loading.longest_sequence(model, self._options.max_model_len, str(directory))
+        runner = Runner(model, KVCache(dtype, device), longest)
+        probe.check(runner, str(directory))
         kv_tokens = self._kv_tokens(longest, runner.cache)
         text = loading.Text(loading.load_tokenizer(directory))
         rows, chunk = self._context.max_concurrent, self._options.prefill_tokens

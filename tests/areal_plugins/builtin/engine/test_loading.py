@@ -44,7 +44,7 @@ def saved(directory, config: str, **changes):
 
 
 def proven(directory) -> Runner:
-    runner = Runner(loading.load_model(directory, torch.float32, CPU), KVCache(torch.float32, CPU))
+    runner = Runner(loading.load_model(directory, torch.float32, CPU), KVCache(torch.float32, CPU), 32)
     probe.check(runner, str(directory))
     return runner
 
@@ -67,7 +67,7 @@ def test_a_model_with_a_state_beside_the_cache_is_refused(tmp_path):
 
 
 def test_an_attention_that_computes_something_else_is_found_out(qwen, monkeypatch):
-    runner = Runner(loading.load_model(qwen[1], torch.float32, CPU), KVCache(torch.float32, CPU))
+    runner = Runner(loading.load_model(qwen[1], torch.float32, CPU), KVCache(torch.float32, CPU), 32)
     monkeypatch.setattr(runner.cache, "slots", lambda rows, positions, heads: torch.zeros(len(rows) * heads).long())
     with pytest.raises(InputError, match="other logits"):
         probe.check(runner, "here")
