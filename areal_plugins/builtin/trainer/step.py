@@ -45,6 +45,7 @@ class Step:
         """
         policy, stage, units = self._policy, self._stage, self._units
         count = len(units.arrays.mask)
+        self._forget()  # what a step that failed half-way may have left
         stage.renew_reference()
         every = [packed for part in self._parts for packed in part.packed]
         moves = len(self._parts) > 1
@@ -112,4 +113,4 @@ class Step:
 
 def _unusable(loss: float, norms: list[float]) -> str:
     norm = ", ".join(f"{norm:g}" for norm in norms)
-    return f"the loss is {loss:g} and the gradient's norm {norm}; the weights are as they were before the step"
+    return f"the loss is {loss:g} and the gradient's norm {norm}; this optimizer step changed no weight"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from attrs import frozen
@@ -58,44 +58,46 @@ def flatten(batch: Batch) -> Units:
     sizes = np.array([len(t) for t in trajectories])
     names = ("tokens", "mask", "logprobs", "versions")
     columns = {name: _concatenated(batch, trajectories, sizes, name) for name in names}
-    prompts = np.array([t.prompt_length for t in trajectories])
     starts = np.cumsum(sizes) - sizes
-    owner_all = np.repeat(np.arange(len(sizes)), sizes)
-    position_all = np.arange(len(owner_all)) - starts[owner_all]
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    position = np.arange(len(owner)) - starts[owner]
+    seen = position >= np.array([t.prompt_length for t in trajectories])[owner]
+    masked = columns["mask"] != 0
+    _check_prompts(batch, owner[masked & ~(seen & (position > 0))])
 
-    seen = position_all >= prompts[owner_all]
-    masked, versions = columns["mask"] != 0, columns["versions"]
-    _check_prompts(batch, owner_all[masked & ~(seen & (position_all > 0))])
-
-    drawn = masked & (versions != NO_VERSION)
-    lag = np.where(drawn, batch.step - (versions & _STEP_BITS), 0)
-    mask = masked[seen]
-    trained = np.flatnonzero(mask)
-    position, owner = position_all[seen][trained], owner_all[seen][trained]
+    at = np.flatnonzero(masked)
+    drawn = masked & (columns["versions"] != NO_VERSION)
     needed = np.zeros(len(sizes), dtype=np.int64)
-    needed[owner] = position  # ascending within a trajectory: the last one stays
-    counts = [len(group.trajectories) for group in batch.groups]
-    arrays = BatchArrays(
-        step=batch.step,
-        rewards=np.array([t.reward for t in trajectories], dtype=np.float64),
-        group=np.repeat(np.arange(len(counts)), counts),
-        truncated=np.array([t.finish == "length" for t in trajectories]),
-        trajectory=owner_all[seen],
-        mask=mask.astype(np.float64),
-        behaviour=columns["logprobs"][seen].astype(np.float64),
-        lag=lag[seen],
-    )
+    needed[owner[at]] = position[at]  # ascending within a trajectory: the last one stays
     return Units(
-        arrays=arrays,
+        arrays=_arrays(batch, columns, drawn, owner, seen),
         tokens=columns["tokens"].astype(np.int64),
         starts=starts,
         needed=needed,
-        trained=trained,
-        position=position,
-        owner=owner,
-        drawn=drawn[seen][trained],
-        lengths=np.bincount(owner, minlength=len(sizes)),
-        members=tuple(np.split(np.arange(len(sizes)), np.cumsum(counts)[:-1])),
+        trained=np.flatnonzero(masked[seen]),
+        position=position[at],
+        owner=owner[at],
+        drawn=drawn[at],
+        lengths=np.bincount(owner[at], minlength=len(sizes)),
+        members=tuple(np.split(np.arange(len(sizes)), np.cumsum([len(g.trajectories) for g in batch.groups])[:-1])),
+    )
+
+
+def _arrays(
+    batch: Batch, columns: Mapping[str, np.ndarray], drawn: np.ndarray, owner: np.ndarray, seen: np.ndarray
+) -> BatchArrays:
+    """What objectives see: of all N units those that are `seen`."""
+    lag = np.where(drawn, batch.step - (columns["versions"] & _STEP_BITS), 0)
+    counts = [len(group.trajectories) for group in batch.groups]
+    return BatchArrays(
+        step=batch.step,
+        rewards=np.array([t.reward for t in batch.trajectories], dtype=np.float64),
+        group=np.repeat(np.arange(len(counts)), counts),
+        truncated=np.array([t.finish == "length" for t in batch.trajectories]),
+        trajectory=owner[seen],
+        mask=(columns["mask"][seen] != 0).astype(np.float64),
+        behaviour=columns["logprobs"][seen].astype(np.float64),
+        lag=lag[seen],
     )
 
 

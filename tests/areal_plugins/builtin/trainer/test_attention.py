@@ -18,6 +18,7 @@ ARCHITECTURES = {
     "llama": {"tie_word_embeddings": True},
     "llama-mha": {"num_key_value_heads": 4},
     "llama-mqa": {"num_key_value_heads": 1},
+    "qwen2-window": {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
     "qwen3": {},
     "mistral": {"sliding_window": 4},
     "gemma2": {"sliding_window": 4, "query_pre_attn_scalar": 11, "final_logit_softcapping": 3.0},
