@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import attrs
+
 from areal_core.descriptors import KINDS, Component
 from areal_core.errors import PluginError
 from areal_core.manager import Manager, PluginRecord, Registered, State
