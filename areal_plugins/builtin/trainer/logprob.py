@@ -1,8 +1,8 @@
 """Log-probabilities and entropy of chosen tokens, never holding all logits at once.
 
 The head is applied to a chunk of positions at a time. While `keep` bytes last, a chunk's
-probabilities are kept for the backward pass; beyond that they are computed again there. A small
-vocabulary is thus one chunk, computed once. Shapes: N positions, C hidden size, V vocabulary.
+probabilities are kept for the backward pass; beyond that they are computed again there. Where all
+logits are few, they are simply computed. Shapes: N positions, C hidden size, V vocabulary.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from torch import Tensor
 
 CHUNK_BYTES = 24 << 20
 """Logits of one chunk: large enough for the matrix product, small enough for the allocator to reuse."""
+
+FEW_LOGITS = 1 << 16
+"""Logits up to which a plain log-softmax is faster."""
 
 
 @frozen(eq=False)
@@ -41,10 +44,19 @@ def log_probabilities(
 
     Entropies carry a gradient only when it is asked for.
     """
+    if len(hidden) * len(head.weight) <= FEW_LOGITS:
+        return _directly(hidden, targets, head, entropy_gradient)
     pair: tuple[Tensor, Tensor] = _HeadLogProb.apply(  # type: ignore[no-untyped-call]
         hidden, head.weight, head.bias, targets, head, entropy_gradient
     )
     return pair
+
+
+def _directly(hidden: Tensor, targets: Tensor, head: Head, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+    logp = _logits(hidden, head, torch.promote_types(hidden.dtype, torch.float32)).log_softmax(dim=-1)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and entropy_gradient):
+        entropy = (logp.exp() * logp).sum(dim=-1).neg()
+    return logp.gather(1, targets[:, None]).squeeze(1), entropy
 
 
 class _HeadLogProb(torch.autograd.Function):
@@ -129,13 +141,13 @@ class _Gradients:
 
 
 def _logits(hidden: Tensor, head: Head, wide: torch.dtype) -> Tensor:
-    """[n, V], a tensor of its own."""
+    """[n, V], a tensor of its own; it carries gradients where they are recorded."""
     weight = head.weight.to(head.compute)
     logits = (hidden.to(head.compute) @ weight.t()).to(wide)
     if head.bias is not None:
-        logits += head.bias
+        logits = logits.add_(head.bias)
     if head.cap is not None:
-        logits.div_(head.cap).tanh_().mul_(head.cap)
+        logits = logits.div_(head.cap).tanh_().mul(head.cap)
     return logits if head.scale == 1.0 else logits.mul_(head.scale)
 
 

@@ -23,12 +23,20 @@ def reference(hidden, weight, bias, targets, scale, cap):
     return logp.gather(1, targets[:, None]).squeeze(1), -(logp.exp() * logp).sum(-1)
 
 
+@pytest.fixture(autouse=True)
+def _in_chunks(monkeypatch):
+    """As with many logits, in chunks of four positions."""
+    monkeypatch.setattr(logprob, "FEW_LOGITS", 0)
+    monkeypatch.setattr(logprob, "CHUNK_BYTES", 13 * 4 * 8)
+
+
+@pytest.mark.parametrize("few", [0, 1 << 20], ids=["chunked", "direct"])
 @pytest.mark.parametrize("keep", [0, 500, 1 << 30], ids=["recomputed", "partly-kept", "kept"])
 @pytest.mark.parametrize("cap", [None, 3.0])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_values_and_gradients_are_those_of_all_logits(monkeypatch, keep, cap, bias, dtype, limit):
-    monkeypatch.setattr(logprob, "CHUNK_BYTES", 13 * 4 * dtype.itemsize)  # chunks of four positions
+def test_values_and_gradients_are_those_of_all_logits(monkeypatch, few, keep, cap, bias, dtype, limit):
+    monkeypatch.setattr(logprob, "FEW_LOGITS", few)
     hidden, weight, b, targets = problem(dtype, bias)
     inputs = [hidden, weight, *([b] if bias else [])]
     g, h = torch.linspace(-1, 1, 10, dtype=dtype), torch.linspace(2, -1, 10, dtype=dtype)
@@ -62,7 +70,6 @@ def test_an_unlikely_token_does_not_underflow():
 
 
 def test_positions_without_a_share_in_the_loss_cost_no_product(monkeypatch):
-    monkeypatch.setattr(logprob, "CHUNK_BYTES", 13 * 4 * 8)
     hidden, weight, _, targets = problem(bias=False)
     calls = []
     plain = logprob._logits
