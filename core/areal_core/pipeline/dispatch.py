@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from areal_core.errors import ArealError, RemoteError, WorkerLost
 from areal_core.pipeline.condition import Condition
-from areal_core.pipeline.events import Events
+from areal_core.pipeline.events import Events, Level
 from areal_core.pipeline.fleet import Pool, Seat
 from areal_core.protocols import Worker
 from areal_core.workers.plans import GroupOrder, GroupResult
@@ -92,7 +92,7 @@ class Dispatcher:
                 failures, losses = failures + (not lost), losses + lost
                 if self._gives_up(error, failures, losses):
                     raise self._failed(order, error) from error
-                self._report(order, error, "again")
+                self._report("group-retried", order, error, "info" if lost else "warning")
             else:
                 self._recent.append(False)
                 return result
@@ -123,17 +123,17 @@ class Dispatcher:
 
     def _failed(self, order: GroupOrder, error: RemoteError | WorkerLost) -> GroupFailed:
         self._recent.append(True)
-        self._report(order, error, "given up")
+        self._report("group-failed", order, error, "warning")
         failed = sum(self._recent)
         if _is_input(error):
             return GroupFailed(error, error)
         too_many = failed > self._patience.max_failed_share * WINDOW
         return GroupFailed(error, TooManyFailed(failed, error) if too_many else None)
 
-    def _report(self, order: GroupOrder, error: ArealError, outcome: str) -> None:
-        kind = "group-failed" if outcome == "given up" else "group-retried"
-        text = f"{order.task}, {outcome}: {error}"
-        self._events.add(kind, text, task=str(order.task), sequence=order.sequence, error=str(error))
+    def _report(self, kind: str, order: GroupOrder, error: ArealError, level: Level) -> None:
+        self._events.add(
+            kind, f"{order.task}: {error}", level, task=str(order.task), sequence=order.sequence, error=str(error)
+        )
 
 
 def _heed_cancellation() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
 from attrs import frozen
@@ -13,7 +12,6 @@ from areal_core.errors import ComponentError
 from areal_core.pipeline.buffer import Buffer
 from areal_core.pipeline.compose import StageProgram
 from areal_core.pipeline.dispatch import Dispatcher, GroupFailed
-from areal_core.pipeline.occupancy import Occupancy
 from areal_core.pipeline.run import Run
 from areal_core.pipeline.staleness import Ledger
 from areal_core.pipeline.tasks import TaskSampler, rollout_seed
@@ -32,7 +30,7 @@ class _Rolling:
 
 
 class Rollouts:
-    """The groups of one stage that are under way. `slots` tells how many completions the engines work on now."""
+    """The groups of one stage that are under way: as many as the bound has room for, or `queue_size`."""
 
     def __init__(
         self,
@@ -42,13 +40,11 @@ class Rollouts:
         sampler: TaskSampler,
         ledger: Ledger,
         buffer: Buffer,
-        slots: Callable[[], int],
         timeout: float | None,
     ) -> None:
         self._run, self._program, self._dispatcher = run, program, dispatcher
         self._sampler, self._ledger, self._buffer = sampler, ledger, buffer
-        self._slots, self._timeout = slots, timeout
-        self._occupancy = Occupancy(program.group_size)
+        self._timeout = timeout
         self._members = tuple(range(program.group_size))
         self._rolling: dict[int, _Rolling] = {}
         self._filtered = 0
@@ -84,16 +80,9 @@ class Rollouts:
             self._drop(sequence, cause)
 
     def _may_admit(self) -> bool:
-        return self._admits and self._ledger.room() and len(self._rolling) < self._limit() and self._can_send()
-
-    def _can_send(self) -> bool:
-        return self._dispatcher.can(self._program.mode)
-
-    def _limit(self) -> float:
         size = self._program.pipeline.queue_size
-        if size != "auto":
-            return size
-        return self._occupancy.groups(self._slots()) if self._program.mode == "generate" else float("inf")
+        free = size == "auto" or len(self._rolling) < size
+        return self._admits and free and self._ledger.room() and self._dispatcher.can(self._program.mode)
 
     def _launch(self, sequence: int, task: TaskRef) -> None:
         self._count(sequence)
@@ -121,8 +110,8 @@ class Rollouts:
                 raise failure.fatal from failure
         else:
             if order.mode == "generate":
-                seconds = self._run.trace.overlapping("group", "rollout", order.sequence, began, task=str(order.task))
-                self._occupancy.add(seconds, result.reward_seconds)
+                facts = {"task": str(order.task), "reward_seconds": result.reward_seconds}
+                self._run.trace.overlapping("group", "rollout", order.sequence, began, **facts)
             self._collect(result)
         finally:
             self._run.condition.changed()

@@ -40,9 +40,7 @@ class StageRun:
         self._sampler = TaskSampler(run.info.seed, sources, drawn=state.drawn)
         self._ledger = Ledger(program.bound, state.step)
         self._buffer = Buffer(self._ledger, run.condition, run.tally)
-        self._rollouts = Rollouts(
-            run, program, dispatcher, self._sampler, self._ledger, self._buffer, lambda: crew.slots, timeout
-        )
+        self._rollouts = Rollouts(run, program, dispatcher, self._sampler, self._ledger, self._buffer, timeout)
         self._alarms = alarms(run.events, program.pipeline.max_staleness)
         self._step = state.step
         self._in_hand: Batch | None = None
