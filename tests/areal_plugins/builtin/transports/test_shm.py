@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import mmap
 import multiprocessing
 import os
@@ -21,6 +22,7 @@ from areal_plugins.builtin.transports import ShmOptions
 from areal_plugins.builtin.transports.shm import ShmTransport
 
 Make = Callable[..., Any]
+Start = Callable[[str], tuple[Any, Connection]]
 V1, V2 = WeightVersion(0, 1), WeightVersion(0, 2)
 
 
@@ -197,28 +199,16 @@ def test_a_handle_is_enough_to_read_the_bytes(make: Make) -> None:
 # --- processes -------------------------------------------------------------------------------------
 
 
-def context(work: Path, side: str) -> TransportContext:
-    return TransportContext(side, Place(), work / "weights", verify=True, bucket_bytes=1 << 20)
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Start:
+    """Start one of `shm_peers` in a fresh interpreter, which finds that module on the path."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    peers = importlib.import_module("shm_peers")
 
+    def start(name: str) -> tuple[Any, Connection]:
+        return _start(getattr(peers, name), tmp_path)
 
-def _engine(work: Path, link: Connection) -> None:
-    """Answers each offer with the sum of every tensor, until None comes."""
-    transport = ShmTransport(ShmOptions(str(work / "shm")), context(work, "engine"))
-    while (offer := link.recv()) is not None:
-        link.send({name: float(tensor.sum()) for name, tensor in transport.receive(offer).tensors()})
-    transport.close()
-
-
-def _doomed(work: Path, link: Connection) -> None:
-    """Publishes a version, says where, and is killed in the middle of the next one."""
-    transport = ShmTransport(ShmOptions(str(work / "shm")), context(work, "trainer"))
-    link.send(publish(transport, V1, weight=torch.ones(100_000)))
-
-    def weights() -> Any:
-        yield "weight", torch.ones(100_000)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    transport.publish(V2, weights(), refuse)
+    return start
 
 
 def _start(target: Callable[..., None], work: Path) -> tuple[Any, Connection]:
@@ -230,8 +220,8 @@ def _start(target: Callable[..., None], work: Path) -> tuple[Any, Connection]:
     return process, here
 
 
-def test_an_engine_in_another_process_reads_version_after_version(trainer: ShmTransport, tmp_path: Path) -> None:
-    process, link = _start(_engine, tmp_path)
+def test_an_engine_in_another_process_reads_version_after_version(trainer: ShmTransport, start: Start) -> None:
+    process, link = start("engine")
     for step in range(1, 6):
         version = WeightVersion(0, step)
         link.send(publish(trainer, version, a=torch.full((1000,), float(step)), b=torch.ones(step)))
@@ -243,10 +233,10 @@ def test_an_engine_in_another_process_reads_version_after_version(trainer: ShmTr
 
 
 def test_the_next_trainer_removes_what_a_killed_one_left(
-    make: Make, trainer: ShmTransport, engine: ShmTransport, tmp_path: Path
+    make: Make, trainer: ShmTransport, engine: ShmTransport, start: Start
 ) -> None:
     living = publish(trainer, V1, weight=torch.ones(5))
-    process, link = _start(_doomed, tmp_path)
+    process, link = start("doomed")
     orphan = link.recv()
     process.join()
     assert process.exitcode == -signal.SIGKILL
