@@ -103,7 +103,8 @@ def read(checkpoint: Path, identity: Mapping[str, Any]) -> PipelineState:
 
 
 def _begin(fresh: Path) -> None:
-    shutil.rmtree(fresh, ignore_errors=True)
+    for left_over in fresh.parent.glob(".step-*"):
+        shutil.rmtree(left_over)
     (fresh / _TRAINER).mkdir(parents=True)
 
 

@@ -80,6 +80,7 @@ class Controller:
         self._evaluator = Evaluator(run, self._dispatcher, len(composition.engines) * composition.slots, self._timeout)
         self._stopwatch = Stopwatch(run, self._crew, self._weights, composition.steps)
         self._stage: StageRun | None = None
+        self._between: PipelineState | None = None
         self._evaluation: asyncio.Task[None] | None = None
         self._saved: Path | None = resume
         self._scores = list(self._state.scores)
@@ -146,9 +147,11 @@ class Controller:
     async def _begin_stage(self, program: StageProgram) -> None:
         """Bring trainer, rollout workers and engines to where the stage begins, or goes on."""
         state, trainer = self._state, self._crew.trainer
+        self._stage = self._between = None
         await trainer.call("begin_stage", program.order)
         if self._resume is not None and state.stage == program.name:
             await trainer.call("load_state", str(checkpoint.trainer_state(self._resume)))
+        self._between = evolve(state, stage=program.name)
         await self._crew.begin(program)
         version = WeightVersion(state.incarnation, state.step)
         if self._weights.version != version:
@@ -216,7 +219,7 @@ class Controller:
         """After the last step: save, and see what came of it."""
         program = self._composition.stages[-1]
         await self._save(self._state)
-        self._stage = None
+        self._stage = self._between = None
         if program.evaluation.after:
             self._run.watcher.phase("evaluating")
             await self._run.stop.race(self._evaluate(program, self._state.step))
@@ -231,12 +234,12 @@ class Controller:
         run.trace.span("checkpoint", "trainer", began, step=state.step)
 
     async def _save_what_there_is(self) -> None:
-        """A checkpoint of a run that ends early, if its trainer lives and is between two steps."""
-        if self._stage is None or not self._crew.trains:
-            return
-        state, sound = self._stage.state(), self._stage.sound
-        await self._stage.close("stopped")
-        if not sound:
+        """A checkpoint of a run that ends early, if its trainer is between two steps of a stage, or of two stages."""
+        state, sound = self._between, True
+        if self._stage is not None:
+            state, sound = self._stage.state(), self._stage.sound
+            await self._stage.close("stopped")
+        if state is None or not sound or (self._stage is None and state.step == 0):
             return
         self._run.watcher.phase("saving a checkpoint")
         try:

@@ -22,7 +22,6 @@ class Crew:
         self.trainer = WorkerGroup("trainer", executor, composition.trainers)
         self.engines = Pool(composition.engines, condition)
         self.rollouts = Pool(composition.rollouts, condition)
-        self.trains = False
         self._directory = ""
         self._program = composition.stages[0]
 
@@ -77,7 +76,6 @@ class Crew:
     async def _bring_trainer(self) -> None:
         plans = self._composition.trainer_plans(self._directory)
         await together([rank.call("setup", plan) for rank, plan in zip(self.trainer.ranks, plans, strict=True)])
-        self.trains = True
 
     async def _bring_others(self, version: WeightVersion) -> None:
         async def bring_engine(seat: Seat) -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from attrs import asdict, define, field
+from attrs import asdict, define, evolve, field
 
 from areal_core.data import NO_VERSION, Batch, Trajectory, TrajectoryGroup, WeightVersion
 from areal_core.pipeline.events import Events, Level
@@ -57,6 +57,10 @@ class Tally:
 
     totals: Totals = field(factory=Totals)
     dropped: dict[str, Dropped] = field(factory=dict)
+
+    def copy(self) -> Tally:
+        """As it is now."""
+        return Tally(evolve(self.totals), {cause: evolve(dropped) for cause, dropped in self.dropped.items()})
 
     def collected(self, group: TrajectoryGroup) -> None:
         """A group came back from its rollout."""
@@ -121,6 +125,15 @@ def _mean(values: Iterable[float]) -> float:
     """Summed in order, so that it is the same on every machine."""
     listed = [float(value) for value in values]
     return sum(listed) / len(listed)
+
+
+def note(metrics: Mapping[str, float], events: Events) -> None:
+    """What a step did that somebody may ask about later."""
+    if metrics.get("skipped"):
+        events.add("skipped", "this step changed no weight: its loss or gradient is not finite")
+    if metrics.get("clipped"):
+        norm = metrics.get("grad_norm", float("nan"))
+        events.add("clipped", f"the gradient, of norm {norm:.4g}, was clipped", "info", grad_norm=norm)
 
 
 class Alarm:

@@ -10,7 +10,7 @@ from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import StageProgram
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher
-from areal_core.pipeline.metrics import alarms, batch_metrics
+from areal_core.pipeline.metrics import alarms, batch_metrics, note
 from areal_core.pipeline.rollout import Rollouts
 from areal_core.pipeline.run import Run
 from areal_core.pipeline.staleness import Ledger
@@ -117,7 +117,7 @@ class StageRun:
             drawn=self._sampler.drawn,
             buffered=tuple(sorted((*self._buffer.groups, *in_hand), key=lambda group: group.sequence)),
             under_way=self._rollouts.under_way,
-            tally=self._run.tally,
+            tally=self._run.tally.copy(),
             elapsed=self._run.trace.elapsed,
             model=self._state.model,
         )
@@ -146,6 +146,7 @@ class StageRun:
             "tokens/trained": float(tally.totals.trained),
             "sample_utilization": tally.totals.utilization,
         }
+        note(metrics, self._run.events)
         for alarm in self._alarms:
             alarm.watch(metrics)
         self._run.directory.metrics.add({"step": self._step, "stage": self._program.name, **metrics})

@@ -113,6 +113,12 @@ def test_a_save_that_fails_leaves_the_older_checkpoint_and_is_not_taken_for_one(
     assert latest(tmp_path).name == "step-1"
 
 
+def test_what_an_interrupted_save_left_is_removed_by_the_next(tmp_path):
+    (tmp_path / ".step-1.new").mkdir()
+    write(tmp_path, PipelineState(step=2))
+    assert [path.name for path in tmp_path.iterdir()] == ["step-2"]
+
+
 def test_the_same_step_may_be_saved_again(tmp_path):
     write(tmp_path, PipelineState(step=1, elapsed=1.0))
     assert read(write(tmp_path, PipelineState(step=1, elapsed=2.0)), {"seed": 1}).elapsed == 2.0

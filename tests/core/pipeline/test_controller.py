@@ -140,6 +140,14 @@ def test_demonstrations_need_no_engine_and_single_trajectories(scene):
     assert len(first["trajectories"]) == 1
 
 
+def test_environments_may_change_hands_while_an_evaluation_runs(scene):
+    stages = "stages=[{name: a, objective: sft, training: {max_steps: 2}}, {name: b, training: {max_steps: 2}, "
+    stages += "environments: [{name: others, type: mock, reward: mock}]}]"
+    scene.run(stages, "inference.mock.token_seconds=0.5", spec=DEMONSTRATE)
+    found = [list(line["environments"]) for line in scene.lines("evaluations.jsonl")]
+    assert found == [["numbers"], ["numbers"], ["others"]]
+
+
 def test_a_stage_after_demonstrations_starts_from_the_trained_weights(scene):
     scene.run(spec=DEMONSTRATE)
     lines = scene.lines("trajectories/steps-0000001-0000100.jsonl")

@@ -5,7 +5,7 @@ import pytest
 
 from areal_core.data import NO_VERSION, Batch, TaskRef, Trajectory, TrajectoryGroup, WeightVersion
 from areal_core.pipeline.events import Events
-from areal_core.pipeline.metrics import Alarm, Tally, batch_metrics
+from areal_core.pipeline.metrics import Alarm, Tally, batch_metrics, note
 
 
 def trajectory(versions, reward=0.0, finish="stop", scores=None, incarnation=0):
@@ -74,6 +74,30 @@ def test_sample_utilization_is_trained_over_generated():
     tally.collected(group(trajectory([0] * 8)))
     tally.totals.trained += 6
     assert tally.totals.utilization == 0.75
+
+
+def test_a_copy_does_not_change_with_what_it_was_copied_from():
+    tally = Tally()
+    tally.drop("stale", 2)
+    copy = tally.copy()
+    tally.drop("stale", 2)
+    tally.totals.trained += 1
+    assert (copy.dropped["stale"].groups, copy.totals.trained) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "kinds"),
+    [
+        ({"loss": 1.0}, []),
+        ({"clipped": 0.0, "skipped": 0.0}, []),
+        ({"clipped": 1.0, "grad_norm": 9.0}, ["clipped"]),
+        ({"skipped": 1.0}, ["skipped"]),
+    ],
+)
+def test_steps_that_were_clipped_or_changed_nothing_are_noted(metrics, kinds):
+    told = []
+    note(metrics, Events(told.append))
+    assert [event.kind for event in told] == kinds
 
 
 def watch(alarm, *values):

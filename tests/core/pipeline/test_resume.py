@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 
@@ -80,6 +81,20 @@ def test_a_stopped_run_goes_on_with_every_group_trained_on_once(scene):
     scene.run(SLOW, resume=checkpoint.latest(scene.folder / "run"))
     assert [line["step"] for line in scene.lines("metrics.jsonl")] == list(range(1, 21))
     assert sorted(_sequences(scene)) == list(range(80))
+
+
+@pytest.mark.parametrize("when", ["stage reinforce", "stage imitate"])
+def test_a_run_that_is_stopped_between_two_stages_goes_on_with_the_next(scene, when):
+    class Stops(type(scene.log)):
+        def phase(self, text):
+            if text == when and scene.controller is not None and not scene.controller._run.stop.asked:
+                asyncio.get_running_loop().call_soon(scene.controller.stop, "enough")
+
+    stopped = scene.run("executor.mock.seconds={begin_stage: 1, publish: 1}", spec=STAGES, log=Stops())
+    assert stopped.steps == (4 if when == "stage reinforce" else 0)
+    if stopped.steps:
+        scene.run(spec=STAGES, resume=checkpoint.latest(scene.folder / "run"))
+        assert [line["step"] for line in scene.lines("metrics.jsonl")] == list(range(1, 10))
 
 
 def test_what_was_finished_or_under_way_when_a_run_stopped_is_in_its_checkpoint(scene):
