@@ -56,7 +56,6 @@ class TransportOptions:
 
     fails_at: int | None = field(default=None, metadata={"doc": "The version whose first fetches fail."})
     failures: int = field(default=1, metadata={"doc": "How many of them fail.", "ge": 0})
-    collective: bool = field(default=False, metadata={"doc": "Both ends wait for each other."})
 
 
 @frozen

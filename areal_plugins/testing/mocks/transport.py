@@ -1,4 +1,4 @@
-"""A transport within one process, which can be told to fail, or to make both ends wait for each other."""
+"""A transport within one process, which can be told to fail."""
 
 from __future__ import annotations
 
