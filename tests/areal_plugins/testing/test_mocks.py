@@ -164,7 +164,7 @@ def make_ends(folder, options):
 
 
 def test_the_transport_fails_as_often_as_it_is_told_to(tmp_path):
-    options = mocks.TransportOptions(fails_at=1, failures=2)
+    ends = make_ends(tmp_path, mocks.TransportOptions(fails_at=1, failures=2))
     offer = ends[0].publish(WeightVersion(0, 1), iter([("steps", np.array([1]))]), lambda folder: None)
     for _ in range(2):
         with pytest.raises(TransportError):
