@@ -147,7 +147,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=None)
     options = parser.parse_args()
     pairs = options.pairs or (2 if options.quick else 5)
-    steps = options.steps or 150
+    steps = options.steps or 250
     trl_python()
     rows: list[list[Any]] = [["pair", "TRL /s", "ours /s", "ratio", "TRL s to 0.9", "ours s to 0.9", "ratio"]]
     with tempfile.TemporaryDirectory() as folder:

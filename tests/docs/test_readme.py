@@ -80,5 +80,7 @@ def test_a_light_command_of_the_readme_works(command, tmp_path):
 def test_the_readmes_plugin_is_found_and_its_spec_accepted(tmp_path):
     (tmp_path / "brief.py").write_text(blocks("README.md", "python")[0])
     (tmp_path / "spec.yaml").write_text(blocks("README.md", "yaml")[0])
-    (tmp_path / "tasks.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}\n')
-    assert "0 errors" in shell("areal-plugins check spec.yaml", tmp_path)
+    lines = [json.dumps({"prompt": f"{n}+1=", "answer": str(n + 1)}) for n in range(20)]
+    (tmp_path / "tasks.jsonl").write_text("\n".join(lines))
+    found = json.loads(shell("areal-plugins check spec.yaml --format json", tmp_path))
+    assert found["errors"] == 0
