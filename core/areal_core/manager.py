@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 import os
 import sys
@@ -154,7 +153,7 @@ class Manager:
         if synonym := SYNONYMS.get((kind, name)):
             return f"did you mean `{synonym}`?"
         candidates = [*self.names(kind), *(n for k, n in KNOWN if k == kind)]
-        near = difflib.get_close_matches(name, candidates, n=1)
+        near = _nearest(name, candidates)
         return f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(sorted(set(candidates)))}"
 
     def observers(self) -> pluggy.PluginManager:
@@ -266,9 +265,15 @@ def _hook_problem(module: Any, message: str) -> str:
     parser = pluggy.PluginManager(ENTRY_POINT_GROUP)
     for name in dir(module):
         if parser.parse_hookimpl_opts(module, name) is not None and name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = _nearest(name, known)
             return f"there is no hook {name}" + (f"; did you mean `{near[0]}`?" if near else "")
     return " ".join(message.split())
+
+
+def _nearest(name: str, candidates: Sequence[str]) -> list[str]:
+    import difflib  # only mistakes need it
+
+    return difflib.get_close_matches(name, candidates, n=1)
 
 
 def _root_cause(error: BaseException) -> str:
