@@ -36,8 +36,8 @@ from areal_plugins.protocols import EngineStats, Worker
 SPARE = 2
 """Requests that the engine has for each of its rows."""
 
-Ask = tuple[np.ndarray, int]
-"""A prompt's token ids, and how many tokens its answer has."""
+Ask = Callable[[int, int], tuple[np.ndarray, int]]
+"""The request of a task's member: the prompt's token ids, and how many tokens the answer has."""
 
 
 @frozen
@@ -63,24 +63,45 @@ class Saturation:
     trainer: Rate
 
 
-def saturate(spec: Path, folder: Path, ask: Callable[[int, int], Ask], batches: int, seconds: float) -> Saturation:
-    """Measure the workers of `spec` for `seconds` in each way; `ask` gives the request of a task and member."""
-    composition = compose(load_experiment(spec), folder, debug=False)
-    return asyncio.run(_saturate(composition, ask, batches, seconds))
+def saturate(spec: Path, folder: Path, ask: Ask, batches: int, seconds: float) -> Saturation:
+    """Measure the workers of `spec` for `seconds` in each way; the trainer on `batches` different batches."""
+    return asyncio.run(_saturate(compose(load_experiment(spec), folder, debug=False), ask, batches, seconds))
 
 
-async def _saturate(composition: Composition, ask: Callable[[int, int], Ask], count: int, seconds: float) -> Saturation:
+def balance(spec: Path, folder: Path, ask: Ask, few: int, seconds: float) -> int:
+    """The rows with which the engine of `spec` takes as long for a token as the trainer.
+
+    A decoding step costs something a row and something by itself, so that a token costs `a + b / rows`: both
+    are found from `few` rows and from all that `spec` has, beside a trainer that is never idle.
+    """
+    return asyncio.run(_balance(compose(load_experiment(spec), folder, debug=False), ask, few, seconds))
+
+
+async def _saturate(composition: Composition, ask: Ask, count: int, seconds: float) -> Saturation:
     async with _workers(composition) as (engine, trainer):
-        program = composition.stages[0]
-        feed = Feed(engine, program, composition.slots, ask)
-        batches = [Batch(step, await feed.groups(program.bound.groups)) for step in range(count)]
-        drill = Drill(trainer, batches)
+        feed = Feed(engine, composition.stages[0], ask)
+        drill = Drill(trainer, [await feed.batch(composition.slots) for _ in range(count)])
         await drill.steps(1)  # the first one allocates
-        engine_alone = await feed.measure(seconds)
+        engine_alone = await feed.measure(SPARE * composition.slots, seconds)
         trainer_alone = await drill.steps(count)
-        generating = asyncio.create_task(feed.measure(seconds))
+        generating = asyncio.create_task(feed.measure(SPARE * composition.slots, seconds))
         trainer_beside = await drill.beside(generating)
         return Saturation(engine_alone, trainer_alone, await generating, trainer_beside)
+
+
+async def _balance(composition: Composition, ask: Ask, few: int, seconds: float) -> int:
+    async with _workers(composition) as (engine, trainer):
+        feed, many = Feed(engine, composition.stages[0], ask), composition.slots
+        drill = Drill(trainer, [await feed.batch(many)])
+        await drill.steps(1)
+        slow = asyncio.create_task(feed.measure(few, seconds))
+        slow_trainer = await drill.beside(slow)
+        fast = asyncio.create_task(feed.measure(many, seconds))
+        fast_trainer = await drill.beside(fast)
+    by_itself = ((await slow).cost - (await fast).cost) / (1 / few - 1 / many)
+    a_row = (await fast).cost - by_itself / many
+    wanted = (slow_trainer.cost + fast_trainer.cost) / 2
+    return many if wanted <= a_row else round(min(many, max(few, by_itself / (wanted - a_row))))
 
 
 @asynccontextmanager
@@ -99,27 +120,30 @@ async def _workers(composition: Composition) -> AsyncIterator[tuple[Worker, Work
 
 
 class Feed:
-    """Requests of one task after another, `SPARE` for each row of the engine."""
+    """The requests of one task after another."""
 
-    def __init__(self, engine: Worker, program: StageProgram, rows: int, ask: Callable[[int, int], Ask]) -> None:
-        self._engine, self._program, self._rows, self._ask = engine, program, rows, ask
+    def __init__(self, engine: Worker, program: StageProgram, ask: Ask) -> None:
+        self._engine, self._program, self._ask = engine, program, ask
         self._next = ((index, member) for index in itertools.count() for member in range(program.group_size))
 
-    async def groups(self, count: int) -> tuple[TrajectoryGroup, ...]:
-        """The next `count` groups of answers. Rewards differ within a group, so that all of it is trained on."""
-        size = self._program.group_size
-        places, gate = list(itertools.islice(self._next, count * size)), asyncio.Semaphore(SPARE * self._rows)
+    async def batch(self, rows: int) -> Batch:
+        """A batch of answers. Rewards differ within a group, so that all of it is trained on."""
+        size, bound = self._program.group_size, self._program.bound
+        places, gate = list(itertools.islice(self._next, bound.batch_size)), asyncio.Semaphore(SPARE * rows)
         answers = await asyncio.gather(*(self._trajectory(*place, gate) for place in places))
-        return tuple(
-            TrajectoryGroup(first, TaskRef("latency", "train", places[first][0]), tuple(answers[first : first + size]))
-            for first in range(0, len(answers), size)
+        firsts = range(0, len(answers), size)
+        tasks = [TaskRef("latency", "train", places[first][0]) for first in firsts]
+        groups = (
+            TrajectoryGroup(first, task, tuple(answers[first : first + size]))
+            for first, task in zip(firsts, tasks, strict=True)
         )
+        return Batch(0, tuple(groups))
 
-    async def measure(self, seconds: float) -> Rate:
-        """The engine's rate while it is full: from when as many answers have ended as it has requests."""
-        ended, count = asyncio.Semaphore(0), SPARE * self._rows
-        asking = [asyncio.create_task(self._keep_asking(ended)) for _ in range(count)]
-        for _ in range(count):
+    async def measure(self, requests: int, seconds: float) -> Rate:
+        """The engine's rate with so many requests at any time, from when as many have ended."""
+        ended = asyncio.Semaphore(0)
+        asking = [asyncio.create_task(self._keep_asking(ended)) for _ in range(requests)]
+        for _ in range(requests):
             await ended.acquire()
         before, began = await self._stats(), time.perf_counter()
         await asyncio.sleep(seconds)

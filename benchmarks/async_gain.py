@@ -22,19 +22,20 @@ import numpy as np
 from _latency_task import LETTERS, Options, length, prompt
 from _report import finish, table
 from _run import Record, run, write_spec
-from _saturation import Ask, Rate, Saturation, saturate
+from _saturation import Rate, Saturation, balance, saturate
 from attrs import frozen
 
 HERE = Path(__file__).parent
 DEVICES = 2
 TARGET = 0.90
 TASK = Options()
+FEWEST_ROWS, MOST_ROWS = 12, 48
 FIRST_LETTER = 2
 """The token id of the alphabet's first letter in a `tiny` model: padding and the end come before."""
 
 
 def spec(options: argparse.Namespace, max_staleness: int, steps: int) -> dict[str, Any]:
-    """The experiment. Its model is wide enough that computing outweighs Python, and `rows` balance both pools."""
+    """The experiment. Its model is wide enough that computing outweighs Python."""
     return {
         "name": "async-gain",
         "seed": options.seed,
@@ -64,7 +65,7 @@ def spec(options: argparse.Namespace, max_staleness: int, steps: int) -> dict[st
     }
 
 
-def ask(index: int, member: int) -> Ask:
+def ask(index: int, member: int) -> tuple[np.ndarray, int]:
     """What the task asks the engine, as token ids."""
     tokens = [FIRST_LETTER + LETTERS.index(letter) for letter in prompt(index)]
     return np.array(tokens, dtype=np.int32), length(TASK, index, member)
@@ -106,13 +107,22 @@ def measure(options: argparse.Namespace, max_staleness: int, work: Path) -> Wind
     steps = options.left_out + options.steps + max_staleness + 1
     name = f"staleness-{max_staleness}"
     record = run(write_spec(spec(options, max_staleness, steps), work / f"{name}.yaml"), work / name)
-    return window(record, options.left_out, options.left_out + options.steps)
+    steady = window(record, options.left_out, options.left_out + options.steps)
+    print(f"max_staleness {max_staleness}: {steady.steps} steps in {steady.wall:.1f} s", flush=True)
+    return steady
 
 
 def calibrate(options: argparse.Namespace, work: Path, name: str) -> Saturation:
     """Both pools without the pipeline."""
     path = write_spec(spec(options, options.staleness, 1), work / f"{name}.yaml")
     return saturate(path, work / name, ask, batches=2, seconds=options.seconds)
+
+
+def balanced(options: argparse.Namespace, work: Path) -> int:
+    """Rows for which generation and training take equally long: one device each is then the best split."""
+    largest = argparse.Namespace(**{**vars(options), "rows": MOST_ROWS})
+    path = write_spec(spec(largest, options.staleness, 1), work / "balance.yaml")
+    return balance(path, work / "balance", ask, FEWEST_ROWS, options.seconds / 2)
 
 
 WAYS = ("engine_alone", "trainer_alone", "engine", "trainer")
@@ -151,9 +161,9 @@ HEAD = (
 )
 
 
-def show(options: argparse.Namespace, found: Sequence[Saturation], windows: Mapping[int, Window]) -> None:
+def show(found: Sequence[Saturation], windows: Mapping[int, Window]) -> None:
     """Print what was measured."""
-    print(f"seconds per 1000 tokens, kept full ({options.rows} rows, {options.batch} trajectories a step)")
+    print("seconds per 1000 tokens, kept full")
     lines = {"before the runs": costs(found[:1]), "after them": costs(found[1:]), "both": costs(found)}
     print(table([["", *WAYS], *([when, *(1e3 * line[way] for way in WAYS)] for when, line in lines.items())]))
     print(table([HEAD, *(row(f"max_staleness {k}", steady, costs(found)) for k, steady in windows.items())]))
@@ -167,7 +177,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--left-out", type=int, help="steps before them")
     parser.add_argument("--seconds", type=float, help="of each saturation measurement")
     parser.add_argument("--staleness", type=int, default=4, help="the asynchronous run's max_staleness")
-    parser.add_argument("--rows", type=int, default=32, help="answers that the engine works on at once")
+    parser.add_argument(
+        "--rows", type=int, help="answers that the engine works on at once; those that balance both pools"
+    )
     parser.add_argument("--batch", type=int, default=128, help="trajectories a step")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -182,10 +194,12 @@ def main() -> int:
     options = parse()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
+        options.rows = options.rows or balanced(options, work)
+        print(f"{options.rows} rows, {options.batch} trajectories a step", flush=True)
         found = [calibrate(options, work, "before")]
         windows = {staleness: measure(options, staleness, work) for staleness in (options.staleness, 0)}
         found.append(calibrate(options, work, "after"))
-    show(options, found, windows)
+    show(found, windows)
     cost_now = costs(found)
     synchronous, asynchronous = windows[0], windows[options.staleness]
     utilization = {

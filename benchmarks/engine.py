@@ -154,14 +154,14 @@ async def compare(directory: Path, batch: Sequence[Ask], pairs: int, threads: in
 def main() -> int:
     """Print the table and the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short answers, two pairs")
+    parser.add_argument("--quick", action="store_true", help="shorter answers, two pairs")
     parser.add_argument("--model", type=Path, help="a Hugging Face directory; SmolLM2-135M's shape if left out")
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--longest", type=int, help="tokens of the longest answer")
     parser.add_argument("--pairs", type=int)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
-    longest = arguments.longest or (60 if arguments.quick else 320)
+    longest = arguments.longest or (120 if arguments.quick else 320)
     pairs = arguments.pairs or (2 if arguments.quick else 3)
     torch.set_num_threads(arguments.threads)
     transformers.utils.logging.disable_progress_bar()

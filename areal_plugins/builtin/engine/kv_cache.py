@@ -42,7 +42,7 @@ class KVCache:
     @torch.inference_mode()
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
         """Give `targets` the first `length` positions of row `source`."""
-        index = torch.tensor(targets, device=self.device)
+        index = targets[0] if len(targets) == 1 else torch.tensor(targets, device=self.device)
         for tables in self.layers.values():
             for table in tables:
                 table[index, :, :length] = table[source, :, :length]

@@ -18,7 +18,6 @@ from areal_plugins.builtin.engine.kv_cache import KVCache
 from areal_plugins.builtin.engine.plan import Plan, Planner
 from areal_plugins.builtin.engine.rows import Rows
 from areal_plugins.builtin.engine.sampling import Draws, uniforms
-from areal_plugins.builtin.engine.stop import cut
 
 _GRANULE = 64
 """Lengths of the cache are multiples of this many tokens, so that it rarely grows."""
@@ -61,13 +60,18 @@ class Scheduler:
 
     def plan(self) -> Plan | None:
         """Admit what fits, close the holes, and say what the next step computes."""
-        while self.admitting and self._queue and self._admit(self._queue[0]):
-            if not self._queue[0].waiting:
-                self._queue.popleft()
-        self._close_holes()
+        self._admit_waiting()
+        if self._holes:
+            self._close_holes()
+            self._admit_waiting()  # holes take room in the cache, too
         return self._planner.plan(self.rows, self.count, self._sharers(), self._cache.layer_bytes)
 
     # --- admission ---------------------------------------------------------------------------------
+
+    def _admit_waiting(self) -> None:
+        while self.admitting and self._queue and self._admit(self._queue[0]):
+            if not self._queue[0].waiting:
+                self._queue.popleft()
 
     def _admit(self, group: Group) -> bool:
         """Give the group's next member a row, if there is room for one."""
@@ -237,8 +241,10 @@ class Scheduler:
         self._holes[member.row] = member
         self.rows.state["limit"][member.row] = 0
         group.running.remove(member)
-        shown = tokens[:-1] if finish == "stop" and tokens[-1] in group.stop_ids else tokens
-        text = cut(self._text(shown.tolist()), group.request.sampling.stop)
+        by_token = finish == "stop" and tokens[-1] in group.stop_ids
+        text = self._text(tokens[:-1].tolist() if by_token else tokens.tolist())
+        if finish == "stop" and not by_token and member.watch is not None:
+            text = text[: member.watch.end]
         group.deliver(Completion(member.index, tokens, logprobs, versions, finish, text))
 
     def abort(self, ids: Collection[str] | None = None) -> None:

@@ -93,7 +93,7 @@ def read_directory(model: Any, directory: Path) -> list[tuple[str, torch.Tensor]
     problems = {
         "lacks": report["missing_keys"],
         "holds what the model has not": report["unexpected_keys"],
-        "has another shape for": [entry[0] for entry in report["mismatched_keys"]],
+        "has another shape for": [e if isinstance(e, str) else e[0] for e in report["mismatched_keys"]],
     }
     for problem, names in problems.items():
         if names:

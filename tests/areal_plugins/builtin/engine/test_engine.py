@@ -35,9 +35,11 @@ def greedy_reference(model, prompt, length: int) -> list[int]:
     return out[0, len(prompt) :].tolist()
 
 
-@pytest.mark.parametrize("family", ["qwen", "llama"])
-@pytest.mark.parametrize("options", [{}, {"prefill_tokens": 3}])
-def test_greedy_answers_are_those_of_transformers(family, options, request, tools):
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(("family", "options"), [("qwen", {}), ("llama", {"prefill_tokens": 3})])
+def test_greedy_answers_are_those_of_transformers(family, options, fused, request, tools, monkeypatch):
+    if not fused:
+        monkeypatch.setattr("areal_plugins.builtin.engine.runner.FAMILY", ())
     model, directory = request.getfixturevalue(family)
     asked = prompts(12)
 
@@ -255,6 +257,16 @@ def test_a_bounded_cache_holds_fewer_sequences_and_changes_no_answer(qwen, tools
     (free, expected), (bound, found) = asyncio.run(main()), asyncio.run(main(kv_tokens=70))
     assert (free, bound) == (8, 2)
     assert found == expected
+
+
+def test_a_long_request_is_served_after_short_ones_that_end_together(qwen, tools):
+    async def main():
+        async with tools.serve(qwen[1], rows=4, kv_tokens=64) as engine:
+            short = [tools.request([5], name=str(i), max_new_tokens=8) for i in range(4)]
+            requests = [*short, tools.request([5], name="long", max_new_tokens=60)]
+            return await asyncio.gather(*(tools.collect(engine, r) for r in requests))
+
+    assert [len(answer.tokens) for (answer,) in asyncio.run(main())] == [8, 8, 8, 8, 60]
 
 
 def test_an_answer_never_outgrows_the_model(qwen, tools):

@@ -31,7 +31,7 @@ SERVED = {
     "MistralConfig": {"sliding_window": 3},
     "Gemma2Config": {"sliding_window": 3},
     "GptOssConfig": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 4},
-    "GPT2Config": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
+    "GPTNeoXConfig": {},
 }
 
 

@@ -3,7 +3,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from areal_plugins.builtin.engine.stop import StopStrings, cut
+from areal_plugins.builtin.engine.stop import StopStrings
 
 
 def decode(tokens) -> str:
@@ -41,9 +41,19 @@ def test_tokens_whose_text_depends_on_their_neighbours_are_told_apart():
     assert [watch.complete(t) for t in range(3)] == [False, True, False]
 
 
-def test_text_is_cut_at_the_first_stop_string():
-    assert cut("a. b; c", [";", "."]) == "a"
-    assert cut("abc", ["x"]) == "abc"
+@given(text, st.lists(st.text(alphabet="ab\n é€😀", min_size=1, max_size=4), min_size=1, max_size=3))
+def test_the_text_before_the_stop_string_is_told(answer, stops):
+    watch = StopStrings(stops, decode)
+    for end, token in enumerate(answer.encode(), start=1):
+        if watch.complete(token):
+            assert watch.end == min(i for stop in stops if (i := decode(answer.encode()[:end]).find(stop)) >= 0)
+            return
+
+
+def test_a_stop_string_that_was_passed_over_is_not_found_again():
+    watch = StopStrings(["b", "xyz"], decode)
+    assert [watch.complete(t) for t in b"abcdb"] == [False, True, False, False, True]
+    assert watch.end == 4
 
 
 def test_an_answer_ends_with_its_stop_string_which_its_text_leaves_out(speaker, tools):
@@ -66,13 +76,18 @@ def test_an_answer_ends_with_its_stop_string_which_its_text_leaves_out(speaker, 
 
 
 def test_a_stop_string_counts_from_the_shortest_length_on(speaker, tools):
+    everything = tuple(map(chr, range(32, 127)))
+
     async def main():
         async with tools.serve(speaker[1]) as engine:
-            everything = tuple(map(chr, range(32, 127)))
-            request = tools.request([40], n=4, max_new_tokens=90, min_new_tokens=5, temperature=1.5, stop=everything)
+            request = tools.request([40], n=8, max_new_tokens=90, min_new_tokens=9, temperature=1.5, stop=everything)
             return await tools.collect(engine, request)
 
-    assert all(len(a.tokens) >= 5 for a in asyncio.run(main()))
+    tokenizer = tools.byte_tokenizer()
+    for answer in asyncio.run(main()):
+        assert len(answer.tokens) >= 9
+        assert answer.finish == "stop"
+        assert answer.text == tokenizer.decode(answer.tokens)[:-1]
 
 
 def test_a_special_token_ends_an_answer_when_its_text_is_a_stop_string(speaker, tools):
