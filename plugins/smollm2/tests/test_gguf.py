@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-import multiprocessing
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,18 +71,21 @@ def test_other_content_gets_a_directory_of_its_own(
     assert source(other, context).materialize() != source(gguf_file, context).materialize()
 
 
-def _materialize(file: Path, context: protocols.ModelContext) -> None:
-    source(file, context).materialize()
+CONVERT = """
+import sys
+from pathlib import Path
+from areal_plugin_smollm2 import GgufOptions
+from areal_plugin_smollm2.source import GgufSource
+from areal_plugins.protocols import ModelContext
+file, cache, work = sys.argv[1:]
+GgufSource(GgufOptions(path=file), ModelContext(cache=Path(cache), work=Path(work), seed=0)).materialize()
+"""
 
 
 def test_two_processes_convert_once(gguf_file: Path, context: protocols.ModelContext) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=_materialize, args=(gguf_file, context)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
+    command = [sys.executable, "-P", "-c", CONVERT, str(gguf_file), str(context.cache), str(context.work)]
+    processes = [subprocess.Popen(command) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
     assert len([path for path in context.cache.iterdir() if path.is_dir()]) == 1
 
 
