@@ -147,6 +147,7 @@ async def compare(directory: Path, batch: Sequence[Ask], pairs: int, threads: in
         taken, theirs = await timed(lambda: generate.answers(batch))
         seconds["generate"].append(taken)
         gaps += differences(batch, ours, theirs, generate)
+        print(", ".join(f"{name} {times[-1]:.1f} s" for name, times in seconds.items()), flush=True)
     await engine.close()
     return {"seconds": seconds, "gaps": gaps}
 

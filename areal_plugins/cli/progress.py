@@ -80,11 +80,13 @@ class Pace:
 
     def stepped(self, report: StepReport) -> None:
         """One more step; a new stage has a pace of its own."""
-        wall = report.timings.get("wall", 0.0)
+        timings = report.timings
         if self._seconds is None or report.stage != self._stage:
-            self._seconds = wall
+            # The wall time of a stage's first step holds the start of the run, or an evaluation.
+            self._seconds = timings.get("wait", 0.0) + timings.get("train", 0.0)
+        else:
+            self._seconds += 0.1 * (timings.get("wall", 0.0) - self._seconds)
         self._stage = report.stage
-        self._seconds += 0.1 * (wall - self._seconds)
 
     def left(self, report: StepReport) -> float:
         """Seconds to the last step, at this pace."""

@@ -12,7 +12,14 @@ from areal_plugins.cli.live import LiveDisplay
 from areal_plugins.cli.progress import Pace, PlainDisplay, count, duration, open_display, step_line
 
 METRICS = {"loss": 0.123456, "reward": 0.5, "lag/mean": 1.25, "sample_utilization": 0.98}
-TIMINGS = {"wall": 2.0, "generated_per_second": 12345.0, "trained_per_second": 950.4, "utilization": 0.876}
+TIMINGS = {
+    "wait": 0.5,
+    "train": 1.5,
+    "wall": 2.0,
+    "generated_per_second": 12345.0,
+    "trained_per_second": 950.4,
+    "utilization": 0.876,
+}
 SCORES = {"math": Scores(0.5, 0.5, 0.04, 128, 3, 12.0, 0.1)}
 
 
@@ -79,12 +86,12 @@ def test_counts_read_well(value, text):
     assert count(value) == text
 
 
-def test_the_time_left_follows_the_pace_of_the_stage():
+def test_the_time_left_follows_the_pace_of_the_stage_and_not_its_start():
     pace = Pace()
     for step in range(1, 6):
-        pace.stepped(report(step, wall=1.0))
+        pace.stepped(report(step, wait=0.2, train=0.8, wall=40.0 if step == 1 else 1.0))
     assert pace.left(report(5)) == pytest.approx(5.0)
-    pace.stepped(report(6, stage="next", wall=3.0))
+    pace.stepped(report(6, stage="next", train=2.5, wall=90.0))
     assert pace.left(report(6)) == pytest.approx(12.0)
 
 
