@@ -57,7 +57,7 @@ def spec(options: argparse.Namespace, max_staleness: int, steps: int) -> dict[st
             "sampling": {"max_new_tokens": TASK.longest},
         },
         "training": {"batch_size": options.batch, "learning_rate": 1e-5, "max_steps": steps},
-        "objective": {"type": "grpo", "group_size": 4},
+        "objective": {"type": "grpo", "group_size": 4, "kl": 0.01, "reference": {}},
         "environments": [{"type": "latency"}],
         "pipeline": {"max_staleness": max_staleness},
         "evaluation": {"before": False, "after": False},
