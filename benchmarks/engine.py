@@ -123,13 +123,21 @@ def differences(batch: Sequence[Ask], ours: list[np.ndarray], theirs: list[np.nd
     return found
 
 
-async def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds and result of `work`, which may be a coroutine."""
-    began = time.perf_counter()
+@frozen
+class Taken:
+    """Seconds on the clock, and of processor time: other programs disturb the first more."""
+
+    seconds: float
+    cpu: float
+
+
+async def timed(work: Callable[[], Any]) -> tuple[Taken, Any]:
+    """What `work`, which may be a coroutine, took and gave."""
+    began, busy = time.perf_counter(), time.process_time()
     result = work()
     if asyncio.iscoroutine(result):
         result = await result
-    return time.perf_counter() - began, result
+    return Taken(time.perf_counter() - began, time.process_time() - busy), result
 
 
 async def compare(directory: Path, batch: Sequence[Ask], pairs: int, threads: int) -> dict[str, Any]:
@@ -139,17 +147,17 @@ async def compare(directory: Path, batch: Sequence[Ask], pairs: int, threads: in
     warm = [Ask(ask.prompt, 2) for ask in batch]
     await engine.answers(warm)
     generate.answers(warm)
-    seconds: dict[str, list[float]] = {"engine": [], "generate": []}
+    taken: dict[str, list[Taken]] = {"engine": [], "generate": []}
     gaps: list[float] = []
     for _ in range(pairs):
-        taken, ours = await timed(lambda: engine.answers(batch))
-        seconds["engine"].append(taken)
-        taken, theirs = await timed(lambda: generate.answers(batch))
-        seconds["generate"].append(taken)
+        one, ours = await timed(lambda: engine.answers(batch))
+        other, theirs = await timed(lambda: generate.answers(batch))
+        taken["engine"].append(one)
+        taken["generate"].append(other)
         gaps += differences(batch, ours, theirs, generate)
-        print(", ".join(f"{name} {times[-1]:.1f} s" for name, times in seconds.items()), flush=True)
+        print(", ".join(f"{name} {times[-1].seconds:.1f} s" for name, times in taken.items()), flush=True)
     await engine.close()
-    return {"seconds": seconds, "gaps": gaps}
+    return {"taken": taken, "gaps": gaps}
 
 
 def main() -> int:
@@ -177,19 +185,22 @@ def main() -> int:
 def report(batch: Sequence[Ask], measured: dict[str, Any], threads: int) -> int:
     """The exit code."""
     useful, longest = sum(ask.length for ask in batch), max(ask.length for ask in batch)
-    rates = {name: useful / median(seconds) for name, seconds in measured["seconds"].items()}
-    pairs = zip(measured["seconds"]["generate"], measured["seconds"]["engine"], strict=True)
-    ratio = median([theirs / ours for theirs, ours in pairs])
-    rows = [[name, f"{median(measured['seconds'][name]):.2f}", f"{rate:.1f}"] for name, rate in rates.items()]
+    ours, theirs = measured["taken"]["engine"], measured["taken"]["generate"]
+    rates = {name: useful / median([t.seconds for t in taken]) for name, taken in measured["taken"].items()}
+    ratio = median([b.seconds / a.seconds for a, b in zip(ours, theirs, strict=True)])
+    cpu_ratio = median([b.cpu / a.cpu for a, b in zip(ours, theirs, strict=True)])
+    rows = [[name, f"{useful / rate:.2f}", f"{rate:.1f}"] for name, rate in rates.items()]
     print(table([["", "seconds", "useful tokens/s"], *rows]))
-    print(f"ratio {ratio:.2f}; lengths alone give at most {longest * len(batch) / useful:.2f}")
+    alone = longest * len(batch) / useful
+    print(f"ratio {ratio:.2f} ({cpu_ratio:.2f} in processor time); lengths alone give at most {alone:.2f}")
     wrong = [gap for gap in measured["gaps"] if gap > CLOSE]
     print(f"answers that differ: {len(measured['gaps'])}, of them not by rounding: {len(wrong)}")
     figures = {
         "ratio": ratio,
         "target": TARGET,
+        "ratio_of_processor_time": cpu_ratio,
         "useful_tokens_per_second": rates,
-        "lengths_alone": longest * len(batch) / useful,
+        "lengths_alone": alone,
         "requests": len(batch),
         "answer_tokens": [min(ask.length for ask in batch), longest],
         "threads": threads,
