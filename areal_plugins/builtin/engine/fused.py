@@ -48,9 +48,9 @@ class Layer:
 
     def __call__(self, h: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, step: PackedStep) -> torch.Tensor:
         """The layer on T tokens h [T, C]; cos, sin [T, 1, D]."""
-        h = h + self.output(self._attention(_normed(h, self.source.input_layernorm), cos, sin, step))
+        h = self.output.onto(h, self._attention(_normed(h, self.source.input_layernorm), cos, sin, step))
         gate, up = self.gate_up(_normed(h, self.source.post_attention_layernorm)).chunk(2, dim=-1)
-        return h + self.down(self.source.mlp.act_fn(gate) * up)
+        return self.down.onto(h, self.source.mlp.act_fn(gate) * up)
 
     def _attention(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, step: PackedStep) -> torch.Tensor:
         attention = self.source.self_attn
@@ -110,4 +110,9 @@ def join(*layers: torch.nn.Linear) -> Product:
 
 
 def _normed(x: torch.Tensor, norm: Any) -> torch.Tensor:
-    return F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
+    """RMSNorm (arXiv:1910.07467): torch's own takes twice the operations on a CPU."""
+    precise = torch.promote_types(x.dtype, torch.float32)
+    size = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=precise)
+    scale = size.square_().div_(x.shape[-1]).add_(norm.variance_epsilon).rsqrt_()
+    normed: torch.Tensor = (x * scale).to(x.dtype) * norm.weight
+    return normed

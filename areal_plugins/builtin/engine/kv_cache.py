@@ -40,12 +40,14 @@ class KVCache:
         return ((rows[:, None] * heads + head) * self.length + positions[:, None]).view(-1)
 
     @torch.inference_mode()
-    def copy(self, source: int, targets: Sequence[int], length: int) -> None:
-        """Give `targets` the first `length` positions of row `source`."""
-        index = targets[0] if len(targets) == 1 else torch.tensor(targets, device=self.device)
+    def copy(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
+        """Give each of the `targets` the first `length` positions of its source row."""
+        one = len(set(sources)) == 1
+        source = sources[0] if one else torch.tensor(sources, device=self.device)
+        target = targets[0] if len(targets) == 1 else torch.tensor(targets, device=self.device)
         for tables in self.layers.values():
             for table in tables:
-                table[index, :, :length] = table[source, :, :length]
+                table[target, :, :length] = table[source, :, :length]
 
     @torch.inference_mode()
     def resize(self, rows: int, length: int) -> None:

@@ -34,6 +34,12 @@ class Product:
         out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
         return out
 
+    def onto(self, base: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """`base` [T, N] plus the product of x [T, K]."""
+        if self.packed is None and self.bias is None:
+            return torch.addmm(base, x, self.weight.t())
+        return base + self(x)
+
     @torch.no_grad()
     def pack(self) -> None:
         """Copy the weight as it is now."""

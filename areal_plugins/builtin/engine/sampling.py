@@ -39,12 +39,13 @@ def stream_keys(seed: int, count: int) -> np.ndarray:
 
 
 def uniforms(keys: np.ndarray, counters: np.ndarray) -> np.ndarray:
-    """The `counters`-th number of each stream, in [0, 1), float64.
+    """The `counters`-th number of each stream, float64: a multiple of 2^-50 in [0, 1).
 
-    A counter-based generator: SplitMix64 (Steele, Lea, Flood 2014) evaluated at any place.
+    A counter-based generator: SplitMix64 (Steele, Lea, Flood 2014) evaluated at any place. 50 bits,
+    so that a number times a sum, rounded, stays below the sum.
     """
     bits = _mix(keys + counters.astype(np.uint64))
-    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (bits >> np.uint64(14)).astype(np.float64) * 2.0**-50
 
 
 def _mix(state: np.ndarray) -> np.ndarray:
@@ -85,21 +86,25 @@ def _greedy(logits: torch.Tensor, _: Draws) -> Drawn:
 
 
 def _free(logits: torch.Tensor, draws: Draws) -> Drawn:
-    """The whole distribution: find the block of the vocabulary first, then the token in it."""
+    """The whole distribution."""
     p = torch.softmax(_scaled(logits, draws), dim=-1)
-    vocabulary, blocks = p.shape[1], p.shape[1] // _BLOCK
     uniform = _column(draws.uniform, p)
-    if blocks <= 1:
-        tokens, _ = _invert(p, uniform)
-    else:
-        inside = p[:, : blocks * _BLOCK].view(-1, blocks, _BLOCK).sum(-1)
-        mass = torch.cat([inside, p[:, blocks * _BLOCK :].sum(-1, keepdim=True)], dim=1).double()
-        block, rest = _invert(mass, uniform * mass.sum(-1, keepdim=True))
-        index = block * _BLOCK + torch.arange(_BLOCK, device=p.device)
-        weights = p.gather(1, index.clamp_max(vocabulary - 1)).masked_fill(index >= vocabulary, 0)
-        offset, _ = _invert(weights, rest)
-        tokens = (block * _BLOCK + offset).clamp_max(vocabulary - 1)
+    tokens = _in_blocks(p, uniform) if p.shape[1] > 2 * _BLOCK else _invert(p, uniform)[0]
     return tokens[:, 0], p.gather(1, tokens)[:, 0].log()
+
+
+def _in_blocks(p: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    """As `_invert`, by finding the block of the vocabulary first, then the token in it."""
+    vocabulary, blocks = p.shape[1], p.shape[1] // _BLOCK
+    inside = p[:, : blocks * _BLOCK].view(-1, blocks, _BLOCK).sum(-1)
+    mass = torch.cat([inside, p[:, blocks * _BLOCK :].sum(-1, keepdim=True)], dim=1)
+    block, running = _invert(mass, uniform)
+    chosen = mass.gather(1, block)
+    before = running.gather(1, block) - chosen
+    rest = ((uniform * running[:, -1:] - before) / chosen).clamp_(0, 1 - 2.0**-50)
+    index = block * _BLOCK + torch.arange(_BLOCK, device=p.device)
+    weights = p.gather(1, index.clamp_max(vocabulary - 1)).masked_fill_(index >= vocabulary, 0)
+    return (block * _BLOCK + _invert(weights, rest)[0]).clamp_max_(vocabulary - 1)
 
 
 def _limited(logits: torch.Tensor, draws: Draws) -> Drawn:
@@ -118,7 +123,7 @@ def _limited(logits: torch.Tensor, draws: Draws) -> Drawn:
     before = p.cumsum(-1) - p
     p = p.masked_fill_(before >= top_p * mass, 0)
     kept = p.sum(-1, keepdim=True)
-    chosen, _ = _invert(p, _column(draws.uniform, p) * kept)
+    chosen, _ = _invert(p, _column(draws.uniform, p))
     return tokens.gather(1, chosen)[:, 0], (p.gather(1, chosen) / kept)[:, 0].log().float()
 
 
@@ -132,14 +137,12 @@ def _column(values: np.ndarray, like: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(values).to(like.device)[:, None]
 
 
-def _invert(weights: torch.Tensor, targets: torch.Tensor) -> Drawn:
-    """The first index where the running sum of weights [S, N] passes the target [S, 1], and how far into it.
+def _invert(weights: torch.Tensor, uniform: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Indices [S, 1] drawn in proportion to weights [S, N] by numbers [S, 1] in [0, 1), and the running sums.
 
-    Never an index of weight 0: targets are kept below the sum, which only rises where weights do.
-    Sums that are no number give the last index, whose log-probability then is none either.
+    The first index where the running sum passes its share of the whole; never one of weight 0, for
+    the sum rises only where weights do. Weights that are no numbers give the last index.
     """
     running = weights.double().cumsum(-1)
-    total = running[:, -1:]
-    targets = torch.minimum(targets, torch.nextafter(total, torch.zeros_like(total)))
-    index = torch.searchsorted(running, targets, right=True).clamp_max(running.shape[1] - 1)
-    return index, targets - (running.gather(1, index) - weights.gather(1, index))
+    index = torch.searchsorted(running, uniform * running[:, -1:], right=True)
+    return index.clamp_max_(weights.shape[1] - 1), running

@@ -127,7 +127,7 @@ class Scheduler:
                 hole, member = min(self._holes), self._member(self.count)
                 del self._holes[hole]
                 self.rows.move(member.row, hole)
-                self._cache.copy(member.row, [hole], int(self.rows.state["cached"][hole]))
+                self._cache.copy([member.row], [hole], int(self.rows.state["cached"][hole]))
                 self._members[hole], self._members[member.row] = member, None
                 member.row = hole
 
@@ -151,7 +151,7 @@ class Scheduler:
             return
         if source is not None:
             if source != member.row:
-                self._cache.copy(source, [member.row], shared)
+                self._cache.copy([source], [member.row], shared)
             state["cached"][member.row] = shared
         elif any(m.epoch == self._epoch for m in group.running):
             state["follows"][member.row] = True
@@ -164,15 +164,19 @@ class Scheduler:
         leaders = [m for m in self._running() if m.group.followers and m not in m.group.followers]
         return {leader.row: [f.row for f in leader.group.followers] for leader in leaders}
 
-    def _release(self, leader: Member) -> None:
-        """The leader's prompt is computed, but for its last token perhaps: give it to those who waited for it."""
-        state, group = self.rows.state, leader.group
-        rows = [f.row for f in group.followers]
-        ready = min(len(group.prompt), int(state["cached"][leader.row]))
-        self._cache.copy(leader.row, rows, ready)
+    def _release(self, leaders: Sequence[Member]) -> None:
+        """Their prompts are computed, but for the last token perhaps: give them to those who waited for them."""
+        state = self.rows.state
+        pairs = [(leader, follower) for leader in leaders for follower in leader.group.followers]
+        if not pairs:
+            return
+        sources, rows = ([member.row for member in side] for side in zip(*pairs, strict=True))
+        ready = np.minimum(state["prompt"][sources], state["cached"][sources])
+        self._cache.copy(sources, rows, int(ready.max()))
         state["follows"][rows] = False
         state["cached"][rows] = np.minimum(ready, state["total"][rows] - 1)
-        group.followers.clear()
+        for leader in leaders:
+            leader.group.followers.clear()
 
     def new_weights(self, *, recompute: bool) -> None:
         """The weights have changed: prompts computed before are not shared any more.
@@ -212,8 +216,7 @@ class Scheduler:
 
     def record(self, plan: Plan, tokens: np.ndarray, logprobs: np.ndarray, version: int) -> None:
         """Append what was drawn under `version`, and end what is complete."""
-        for chunk in plan.chunks:
-            self._computed(chunk)
+        self._computed(plan.chunks)
         self.rows.append(plan.sampled, tokens, logprobs, version)
         state, rows = self.rows.state, plan.sampled
         stopped = (self.rows.stops[rows] == tokens[:, None]).any(axis=1)
@@ -223,11 +226,13 @@ class Scheduler:
         for i in (stopped | full).nonzero()[0]:
             self._end(self._member(rows[i]), "stop" if stopped[i] else "length")
 
-    def _computed(self, chunk: Chunk) -> None:
-        self.rows.state["cached"][chunk.row] += chunk.size
-        leader = self._member(chunk.row)
-        if leader.group.followers and chunk.start + chunk.size >= len(leader.group.prompt) - 1:
-            self._release(leader)
+    def _computed(self, chunks: Sequence[Chunk]) -> None:
+        """The chunks are in the cache."""
+        state = self.rows.state
+        for chunk in chunks:
+            state["cached"][chunk.row] += chunk.size
+        ready = [chunk.row for chunk in chunks if state["cached"][chunk.row] >= state["prompt"][chunk.row] - 1]
+        self._release([self._member(row) for row in ready])
 
     def _hit(self, member: Member, token: int) -> bool:
         """Whether a stop string is complete with `token`, and may end the answer."""

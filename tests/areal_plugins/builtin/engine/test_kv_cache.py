@@ -23,7 +23,7 @@ def test_a_token_lies_in_its_row_and_position():
 
 def test_a_copy_takes_the_first_positions_only():
     cache = filled(4, 5)
-    cache.copy(3, [0, 1], 2)
+    cache.copy([3, 3], [0, 1], 2)
     keys = cache.layers[0][0]
     assert keys[0, 0, :, 0].tolist() == [3, 4, 2, 3, 4]
     assert keys[1, 1, :, 0].tolist() == [3, 4, 3, 4, 5]
