@@ -54,13 +54,17 @@ class Chunk:
 
 @define(eq=False)
 class PackedStep:
-    """Where the tokens of one forward pass belong. `rows`, `positions` are [T] int64 on the device."""
+    """Where the tokens of one forward pass belong. `rows`, `positions` are [T] int64 on the device.
+
+    Layers note in `windows` how far back they look.
+    """
 
     cache: KVCache
     rows: torch.Tensor
     positions: torch.Tensor
     runs: Sequence[Run]
     chunks: Sequence[Chunk]
+    windows: dict[int, int | None] = field(factory=dict)
     _slots: dict[int, torch.Tensor] = field(factory=dict)
     _masks: dict[tuple[int, int | None], torch.Tensor | None] = field(factory=dict)
 
@@ -156,6 +160,7 @@ def attend_packed(
     step: PackedStep, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring
 ) -> torch.Tensor:
     """Store the step's keys and values of `layer`, and attend: q [T, Hq, D], k and v [T, Hk, D] to [T, Hq, D]."""
+    step.windows[layer] = scoring.window
     keys, values = step.cache.write(layer, k, v, step.slots(k.shape[1]))
     parts = [_decode(step, run, q, keys, values, scoring) for run in step.runs]
     parts += [_prefill(step, chunk, q, _chunk_keys(chunk, k, v, keys, values), scoring) for chunk in step.chunks]

@@ -58,6 +58,8 @@ def longest_sequence(model: Any, asked: int | None, where: str) -> int:
     limit = getattr(config, "max_position_embeddings", None)
     if rope.get("rope_type") in _VARIABLE_ROPE:
         limit = rope.get("original_max_position_embeddings") or limit
+    if (chunk := getattr(config, "attention_chunk_size", None)) is not None:
+        limit = min(chunk, limit or chunk)  # within one chunk, chunked attention is plain
     if asked is None and limit is None:
         raise InputError(where, "its config.json gives no max_position_embeddings", "set max_model_len")
     if asked is not None and limit is not None and asked > limit:

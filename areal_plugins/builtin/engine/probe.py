@@ -29,7 +29,7 @@ def check(runner: Runner, where: str) -> None:
     """Compare prompts computed in chunks and then decoded with transformers' plain forward pass.
 
     Raises:
-        InputError: the logits differ.
+        InputError: the logits differ, or would in longer prompts.
 
     """
     model, cache = runner.model, runner.cache
@@ -46,6 +46,19 @@ def check(runner: Runner, where: str) -> None:
     if not worst <= _TOLERANCE[cache.dtype]:
         problem = f"{type(model).__name__} computes other logits here than in transformers (by {worst:.2g} sigma)"
         raise InputError(where, problem, "its layers are not plain attention; use another engine")
+    _check_windows(runner, where)
+
+
+def _check_windows(runner: Runner, where: str) -> None:
+    """A window is longer than the probe, so that it shows in what layers ask for alone."""
+    config = runner.model.config.get_text_config()
+    if getattr(config, "sliding_window", None) is None or getattr(config, "use_sliding_window", True) is False:
+        return
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
+    for layer, window in runner.windows.items():
+        if kinds[layer] == "sliding_attention" and window is None:
+            problem = f"{type(runner.model).__name__} does not tell its attention the sliding window of layer {layer}"
+            raise InputError(where, problem, "use another engine")
 
 
 def _plain(model: Any, sequence: np.ndarray, device: torch.device) -> torch.Tensor:

@@ -16,11 +16,12 @@ from areal_plugins.builtin.engine.product import Product, prepack
 class Runner:
     """A transformers model whose attention is `attention.attend`, and the cache it writes.
 
-    `longest`: most positions of a sequence.
+    `longest`: most positions of a sequence; `windows`: how far back each layer looks.
     """
 
     def __init__(self, model: Any, cache: KVCache, longest: int) -> None:
         self.model, self.cache = model, cache
+        self.windows: dict[int, int | None] = {}
         self._fused = FusedDecoder(model, longest) if type(model).__name__ in FAMILY else None
         products = self._fused.products if self._fused else _products(model)
         self._packed = prepack(products, free_bytes(cache.device))
@@ -36,7 +37,7 @@ class Runner:
         tokens, positions, rows = (
             torch.from_numpy(column).to(device, torch.int64) for column in (plan.tokens, plan.positions, plan.rows)
         )
-        step = PackedStep(self.cache, rows, positions, plan.runs, side_by_side(plan.chunks))
+        step = PackedStep(self.cache, rows, positions, plan.runs, side_by_side(plan.chunks), self.windows)
         keep = None if len(plan.keep) == len(plan.tokens) else torch.from_numpy(plan.keep).to(device)
         logits = (self._fused.logits if self._fused else self._logits)(tokens, positions, keep, step)
         shared = len(plan.draw) != len(plan.keep)

@@ -73,6 +73,19 @@ def test_an_attention_that_computes_something_else_is_found_out(qwen, monkeypatc
         probe.check(runner, "here")
 
 
+def test_a_window_that_layers_keep_to_themselves_is_found_out(tmp_path):
+    model = loading.load_model(saved(tmp_path, "MistralConfig", sliding_window=30), torch.float32, CPU)
+    model.config.sliding_window = None
+    runner = Runner(model, KVCache(torch.float32, CPU), 32)
+    probe.check(runner, "here")
+    model.config.sliding_window = 30
+    runner.windows = {0: 30, 1: None}
+    with pytest.raises(
+        InputError, match="MistralForCausalLM does not tell its attention the sliding window of layer 1"
+    ):
+        probe._check_windows(runner, "here")
+
+
 def test_a_missing_directory_is_named(tmp_path):
     with pytest.raises(InputError, match=r"nowhere: it has no config\.json"):
         loading.load_model(tmp_path / "nowhere", torch.float32, CPU)
@@ -114,6 +127,10 @@ def test_positions_that_change_with_the_longest_of_a_batch_are_not_reached():
     assert loading.longest_sequence(model, None, "m") == 16
     with pytest.raises(InputError, match="more than the 16 positions"):
         loading.longest_sequence(model, 64, "m")
+
+
+def test_chunked_attention_is_served_within_a_chunk():
+    assert loading.longest_sequence(model_of(max_position_embeddings=64, attention_chunk_size=8), None, "m") == 8
 
 
 def test_every_end_that_anything_names_ends_an_answer():
