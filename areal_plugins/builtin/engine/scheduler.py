@@ -96,10 +96,17 @@ class Scheduler:
             return False
         self.rows.reserve(longest)
         if rows > cache.rows or longest > cache.length:
-            wide = min(len(self._members), max(2 * cache.rows, 8)) if rows > cache.rows else cache.rows
-            long = -(-longest // _GRANULE) * _GRANULE if longest > cache.length else cache.length
-            cache.resize(*((wide, long) if wide * long <= self._kv_tokens else (rows, longest)))
+            cache.resize(*self._size(rows, longest))
         return True
+
+    def _size(self, rows: int, longest: int) -> tuple[int, int]:
+        """Rows and length that the cache grows to: room for all that waits, as far as the bound allows."""
+        cache, waiting = self._cache, [group.limit for group in self._queue]
+        generous = max(longest, cache.length, *waiting)
+        lengths = (-(-generous // _GRANULE) * _GRANULE, -(-longest // _GRANULE) * _GRANULE, longest)
+        length = next(length for length in lengths if rows * length <= self._kv_tokens)
+        wanted = min(max(rows + self.waiting, cache.rows), len(self._members))
+        return max(rows, min(wanted, self._kv_tokens // length)), length
 
     def _write_row(self, member: Member) -> None:
         group, sampling = member.group, member.group.request.sampling
