@@ -84,8 +84,9 @@ class Window:
     held: float
 
     def utilization(self, engine: float, trainer: float) -> float:
-        """From the seconds a token costs each pool."""
-        return (self.generated * engine + self.trained * trainer) / (DEVICES * self.wall)
+        """From the seconds a token costs each pool; what the buffer took in meanwhile does not count."""
+        useful = min(self.generated, self.trained)
+        return (useful * engine + self.trained * trainer) / (DEVICES * self.wall)
 
 
 def window(record: Record, first: int, last: int) -> Window:
