@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from attrs import frozen
+
 from areal_plugins import EnvironmentCapabilities, EnvironmentDescriptor, hookimpl
-from areal_plugins.data import Score, Task
+from areal_plugins.data import Message, Score, Task
 
 LETTERS = "abcdefghi"
 LENGTH = 8
@@ -17,31 +19,54 @@ def prompt(index: int) -> str:
     return "".join(random.Random(index).choices(LETTERS, k=4))
 
 
+def ask(index: int, chat: bool) -> str | list[dict[str, str]]:
+    """The prompt itself, or the turns that put it to a chat model."""
+    if not chat:
+        return prompt(index)
+    system = f"Repeat the first letter of what you are given, {LENGTH} times, and say nothing else."
+    return [{"role": "system", "content": system}, {"role": "user", "content": " ".join(prompt(index))}]
+
+
+@frozen
+class CopyOptions:
+    """How the task is put."""
+
+    chat: bool = False
+
+
 class Copy:
     """Reward: the share of `LENGTH` answer characters that repeat the prompt's first one."""
+
+    def __init__(self, options: CopyOptions) -> None:
+        self._chat = options.chat
 
     def size(self, split: str) -> int | None:
         return 4096
 
     def task(self, split: str, index: int) -> Task:
-        return Task(prompt=prompt(index))
+        asked = ask(index, self._chat)
+        turns = asked if isinstance(asked, str) else tuple(Message(**turn) for turn in asked)
+        return Task(prompt=turns, answer=prompt(index)[0])
 
     async def run(self, task: Task, session: Any) -> Score:
         reply = await session.generate(task.prompt)
-        return Score(reply.text.count(task.prompt[0]) / LENGTH)
+        return Score(min(1.0, reply.text.count(task.answer) / LENGTH))
 
 
-def make(options: Any, context: Any) -> Copy:
-    """Build the environment; it has no options."""
-    return Copy()
+def make(options: CopyOptions, context: Any) -> Copy:
+    """Build the environment."""
+    return Copy(options)
 
 
 @hookimpl
 def areal_environments() -> list[EnvironmentDescriptor]:
     """Register `copy`."""
-    capabilities = EnvironmentCapabilities(scores=True)
     return [
         EnvironmentDescriptor(
-            name="copy", summary="copy a letter", factory=f"{__name__}:make", capabilities=capabilities
+            name="copy",
+            summary="copy a letter",
+            factory=f"{__name__}:make",
+            options=CopyOptions,
+            capabilities=EnvironmentCapabilities(scores=True),
         )
     ]

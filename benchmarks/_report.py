@@ -25,9 +25,15 @@ def median(values: Sequence[float]) -> float:
 
 def table(rows: Sequence[Sequence[Any]]) -> str:
     """Rows as aligned columns; the first is the head."""
-    cells = [[f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
+    cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "never"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def finish(name: str, figures: Mapping[str, Any], compared_with: str, ok: bool) -> int:

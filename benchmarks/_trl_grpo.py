@@ -1,6 +1,6 @@
 """TRL's side of `vs_trl.py`, run in TRL's own environment: GRPO on a model directory and a JSONL of prompts.
 
-Writes one JSON object an optimizer step: seconds since the trainer started, mean reward.
+Writes one JSON object an optimizer step: seconds since training began, mean reward.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from trl import GRPOConfig, GRPOTrainer
 
 
 def copy_reward(prompts, completions, **_):
-    """Share of the `length` answer characters that repeat the prompt's first one."""
-    return [text.count(prompt[0]) / LENGTH for prompt, text in zip(prompts, completions, strict=True)]
+    """Share of `LETTERS` answer characters that repeat the prompt's first one."""
+    return [min(1.0, text(c).count(text(p)[0]) / LETTERS) for p, c in zip(prompts, completions, strict=True)]
 
 
-def sum_reward(completions, answer, **_):
-    """1 for the answer alone, else 0."""
-    texts = [c if isinstance(c, str) else c[0]["content"] for c in completions]
-    return [float(text.strip() == gold) for text, gold in zip(texts, answer, strict=True)]
+def text(said):
+    """What is said in the end, of a text or of turns."""
+    return said if isinstance(said, str) else said[-1]["content"]
 
 
 class Recorder(TrainerCallback):
@@ -32,6 +31,8 @@ class Recorder(TrainerCallback):
 
     def __init__(self, path: str) -> None:
         self.file = open(path, "w")  # noqa: SIM115, PTH123  open for the whole training
+
+    def on_train_begin(self, *_, **__):
         self.start = time.perf_counter()
 
     def on_log(self, args, state, control, logs=None, **_):
@@ -45,7 +46,6 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--model", required=True)
 parser.add_argument("--tasks", required=True)
 parser.add_argument("--out", required=True)
-parser.add_argument("--reward", choices=["copy", "sum"], required=True)
 parser.add_argument("--length", type=int, required=True)
 parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--group", type=int, default=8)
@@ -54,7 +54,7 @@ parser.add_argument("--lr", type=float, required=True)
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--threads", type=int, default=2)
 options = parser.parse_args()
-LENGTH = options.length
+LETTERS = 8
 
 logging.disable(logging.WARNING)
 torch.set_num_threads(options.threads)
@@ -81,7 +81,7 @@ config = GRPOConfig(
 trainer = GRPOTrainer(
     model=AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32),
     processing_class=AutoTokenizer.from_pretrained(options.model),
-    reward_funcs=copy_reward if options.reward == "copy" else sum_reward,
+    reward_funcs=copy_reward,
     args=config,
     train_dataset=load_dataset("json", data_files=options.tasks, split="train"),
     callbacks=[Recorder(options.out)],

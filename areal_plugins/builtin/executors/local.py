@@ -24,6 +24,9 @@ from areal_plugins.builtin.executors.worker import LocalWorker
 
 THREAD_VARIABLES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
 
+_SAME_HASHES = {"PYTHONHASHSEED": "0"}
+"""Sets of texts are in one order in all workers, which some data sets depend on; the caller's own value wins."""
+
 log = logging.getLogger(__name__)
 Arrival = asyncio.Future[tuple[Wire, Card]]
 
@@ -130,7 +133,7 @@ class LocalExecutor:
     def _environment(self, spec: WorkerSpec) -> dict[str, str]:
         threads = {f"{library}_NUM_THREADS": str(spec.place.threads) for library in THREAD_VARIABLES}
         own = {"PYTHONUNBUFFERED": "1", KEY_VARIABLE: self._key.hex()}
-        return {**os.environ, **threads, **spec.environment, **own}
+        return {**_SAME_HASHES, **os.environ, **threads, **spec.environment, **own}
 
     def _log(self, spec: WorkerSpec) -> Path:
         self._context.logs.mkdir(parents=True, exist_ok=True)

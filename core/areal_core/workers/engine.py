@@ -57,6 +57,7 @@ class EngineService:
             await engine.start(plan.version)
         self._live = _Live(name, engine, transport_name, transport, plan.interruptible)
         self._version = plan.version
+        self._lane.settle()
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Completion]:
         """Completions as they end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
@@ -37,6 +38,16 @@ class Lane:
         if self._pool is None:
             return blamed()
         return await asyncio.get_running_loop().run_in_executor(self._pool, blamed)
+
+    def settle(self) -> None:
+        """Leave the objects of all that was imported and set up out of later garbage collections.
+
+        A full collection among those of torch and transformers holds the loop for a tenth of a
+        second. Without `threaded` the process is not this worker's own, and is left alone.
+        """
+        if self._pool is not None:
+            gc.collect()
+            gc.freeze()
 
     def close(self) -> None:
         """Take no more calls; one that computes is left to end by itself."""

@@ -63,6 +63,7 @@ class RolloutService:
         self._tokenizer = await self._lane.call(title(plan.model.source), "load tokenizer", _tokenizer, plan)
         for entry in plan.environments:
             self._arenas[entry.name] = await self._arena(entry, plan)
+        self._lane.settle()
 
     async def size(self, environment: str, split: str) -> int | None:
         """How many tasks the split has; None when there is no end."""

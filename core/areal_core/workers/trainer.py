@@ -60,6 +60,7 @@ class TrainerService:
         trainer: Trainer = await self._lane.call(name, "build", build, plan.component, _context(plan))
         self._owned.push_async_callback(self._lane.call, name, "close", trainer.close)
         self._live = _Live(name, trainer, transport_name, transport)
+        self._lane.settle()
 
     async def begin_stage(self, order: StageOrder) -> None:
         """A fresh objective, optimizer and schedule; the weights stay."""

@@ -187,6 +187,14 @@ def test_threads_are_limited_before_anything_is_imported(office: Office) -> None
     office.run(test)
 
 
+def test_workers_order_sets_of_texts_alike(office: Office) -> None:
+    async def test() -> None:
+        seeds = {(await worker.call("about"))["environment"]["PYTHONHASHSEED"] for worker in (office.a, office.b)}
+        assert seeds == {os.environ.get("PYTHONHASHSEED", "0")}
+
+    office.run(test)
+
+
 def test_the_specs_environment_reaches_its_worker_alone(office: Office) -> None:
     async def test() -> None:
         colours = [(await worker.call("about"))["environment"].get("COLOUR") for worker in (office.a, office.b)]
