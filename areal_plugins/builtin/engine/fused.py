@@ -8,6 +8,7 @@ replacing them in place replaces these.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,58 +23,91 @@ FAMILY = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 
 
 @frozen(eq=False)
+class Norm:
+    """RMSNorm (arXiv:1910.07467) over the last axis: torch's own takes twice the time on a CPU."""
+
+    weight: torch.Tensor
+    least: torch.Tensor
+    share: float
+
+    @classmethod
+    def of(cls, norm: Any) -> Norm:
+        weight = norm.weight
+        precise = torch.promote_types(weight.dtype, torch.float32)
+        least = torch.full((), norm.variance_epsilon**0.5, dtype=precise, device=weight.device)
+        return cls(weight, least, weight.numel() ** -0.5)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        length = torch.linalg.vector_norm(x, 2, -1, True, dtype=self.least.dtype)
+        size = length.mul_(self.share).hypot_(self.least)  # the root of: mean square plus epsilon
+        return (x / size).to(x.dtype).mul_(self.weight)
+
+
+@frozen(eq=False)
 class Layer:
     """One decoder layer of a transformers model, its projections joined."""
 
-    source: Any
+    index: int
+    before_attention: Norm
     query_key_value: Product
+    of_heads: tuple[Norm, Norm] | None
+    scoring: Scoring
     output: Product
+    before_mlp: Norm
     gate_up: Product
+    activation: Callable[[torch.Tensor], torch.Tensor]
     down: Product
     heads: int
-    scoring: Scoring
+    key_heads: int
+    head_dim: int
 
     @classmethod
     def of(cls, layer: Any) -> Layer:
-        attention, mlp = layer.self_attn, layer.mlp
+        attention, mlp, size = layer.self_attn, layer.mlp, layer.self_attn.head_dim
+        by_head = hasattr(attention, "q_norm")
         return cls(
-            source=layer,
+            index=attention.layer_idx,
+            before_attention=Norm.of(layer.input_layernorm),
             query_key_value=join(attention.q_proj, attention.k_proj, attention.v_proj),
-            output=join(attention.o_proj),
-            gate_up=join(mlp.gate_proj, mlp.up_proj),
-            down=join(mlp.down_proj),
-            heads=attention.q_proj.out_features // attention.head_dim,
+            of_heads=(Norm.of(attention.q_norm), Norm.of(attention.k_norm)) if by_head else None,
             scoring=Scoring(attention.scaling, getattr(attention, "sliding_window", None)),
+            output=join(attention.o_proj),
+            before_mlp=Norm.of(layer.post_attention_layernorm),
+            gate_up=join(mlp.gate_proj, mlp.up_proj),
+            activation=F.silu if isinstance(mlp.act_fn, torch.nn.SiLU) else mlp.act_fn,
+            down=join(mlp.down_proj),
+            heads=attention.q_proj.out_features // size,
+            key_heads=attention.k_proj.out_features // size,
+            head_dim=size,
         )
 
     def __call__(self, h: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, step: PackedStep) -> torch.Tensor:
-        """The layer on T tokens h [T, C]; cos, sin [T, 1, D]."""
-        h = self.output.onto(h, self._attention(_normed(h, self.source.input_layernorm), cos, sin, step))
-        gate, up = self.gate_up(_normed(h, self.source.post_attention_layernorm)).chunk(2, dim=-1)
-        return self.down.onto(h, self.source.mlp.act_fn(gate) * up)
+        """The layer on T tokens h [T, C], which it may overwrite; cos, sin [T, 1, D]."""
+        h = self.output.onto(h, self._attention(self.before_attention(h), cos, sin, step))
+        gate, up = self.gate_up(self.before_mlp(h)).chunk(2, -1)
+        return self.down.onto(h, self.activation(gate).mul_(up))
 
     def _attention(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, step: PackedStep) -> torch.Tensor:
-        attention = self.source.self_attn
-        every = self.query_key_value(x).view(len(x), -1, attention.head_dim)
-        values = self.heads + (every.shape[1] - self.heads) // 2
-        rotated = every[:, :values]
-        if hasattr(attention, "q_norm"):
-            q, k = rotated[:, : self.heads], rotated[:, self.heads :]
-            rotated = torch.cat([_normed(q, attention.q_norm), _normed(k, attention.k_norm)], dim=1)
-        rotated = torch.addcmul(rotated * cos, rotated.roll(attention.head_dim // 2, -1), sin)
-        q, k, v = rotated[:, : self.heads], rotated[:, self.heads :], every[:, values:]
-        return attend_packed(step, attention.layer_idx, q, k, v, self.scoring).reshape(len(x), -1)
+        every = self.query_key_value(x).view(-1, self.heads + 2 * self.key_heads, self.head_dim)
+        plain, v = every.split((self.heads + self.key_heads, self.key_heads), 1)
+        if self.of_heads is not None:
+            parts = plain.split((self.heads, self.key_heads), 1)
+            plain = torch.cat([norm(part) for norm, part in zip(self.of_heads, parts, strict=True)], 1)
+        rotated = (plain * cos).addcmul_(plain.roll(self.head_dim // 2, -1), sin)
+        q, k = rotated.split((self.heads, self.key_heads), 1)
+        return attend_packed(step, self.index, q, k, v, self.scoring).reshape(len(x), -1)
 
 
 class FusedDecoder:
     """The whole model. `longest`: most positions; rotations are tabulated for them."""
 
     def __init__(self, model: Any, longest: int) -> None:
-        self._base = model.model
-        self.layers = [Layer.of(layer) for layer in self._base.layers]
+        self._embeddings = model.model.embed_tokens.weight
+        self.layers = [Layer.of(layer) for layer in model.model.layers]
+        self._norm = Norm.of(model.model.norm)
         self.head = join(model.lm_head)
-        like = self._base.norm.weight
-        cos, sin = self._base.rotary_emb(like, torch.arange(longest, device=like.device)[None])
+        like = self._norm.weight
+        cos, sin = model.model.rotary_emb(like, torch.arange(longest, device=like.device)[None])
         self._cos, self._sin = cos[0, :, None], sin[0, :, None].clone()
         self._sin[..., : sin.shape[-1] // 2].neg_()  # rotating by halves: (x1, x2) -> (-x2, x1), as a roll
 
@@ -85,11 +119,11 @@ class FusedDecoder:
         self, tokens: torch.Tensor, positions: torch.Tensor, keep: torch.Tensor | None, step: PackedStep
     ) -> torch.Tensor:
         """Logits [T, V] of tokens [T], or of those at `keep`."""
-        h = F.embedding(tokens, self._base.embed_tokens.weight)
-        cos, sin = self._cos[positions], self._sin[positions]
+        h = F.embedding(tokens, self._embeddings)
+        cos, sin = self._cos.index_select(0, positions), self._sin.index_select(0, positions)
         for layer in self.layers:
             h = layer(h, cos, sin, step)
-        return self.head(_normed(h if keep is None else h[keep], self._base.norm))
+        return self.head(self._norm(h if keep is None else h.index_select(0, keep)))
 
 
 def join(*layers: torch.nn.Linear) -> Product:
@@ -107,12 +141,3 @@ def join(*layers: torch.nn.Linear) -> Product:
             layer.bias.data = product.bias[span]
         start = span.stop
     return product
-
-
-def _normed(x: torch.Tensor, norm: Any) -> torch.Tensor:
-    """RMSNorm (arXiv:1910.07467): torch's own takes twice the operations on a CPU."""
-    precise = torch.promote_types(x.dtype, torch.float32)
-    size = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=precise)
-    scale = size.square_().div_(x.shape[-1]).add_(norm.variance_epsilon).rsqrt_()
-    normed: torch.Tensor = (x * scale).to(x.dtype) * norm.weight
-    return normed

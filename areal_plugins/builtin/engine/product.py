@@ -35,10 +35,10 @@ class Product:
         return out
 
     def onto(self, base: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """`base` [T, N] plus the product of x [T, K]."""
+        """`base` [T, N], in place, plus the product of x [T, K]."""
         if self.packed is None and self.bias is None:
-            return torch.addmm(base, x, self.weight.t())
-        return base + self(x)
+            return base.addmm_(x, self.weight.t())
+        return base.add_(self(x))
 
     @torch.no_grad()
     def pack(self) -> None:
