@@ -180,8 +180,8 @@ def _decode(
 ) -> torch.Tensor:
     """One token of each sequence of the run: [count, Hq, Dv]."""
     n, heads = run.count, keys.shape[1]
-    q = queries[run.token : run.token + n].reshape(n, heads, -1, queries.shape[-1])
-    k, v = (table[run.row : run.row + n, :, : run.longest] for table in (keys, values))
+    q = queries.narrow(0, run.token, n).reshape(n, heads, -1, queries.shape[-1])
+    k, v = (table.narrow(0, run.row, n).narrow(2, 0, run.longest) for table in (keys, values))
     mask = step.run_mask(run, scoring.window)
     if scoring.plain:
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scoring.scale)

@@ -36,8 +36,8 @@ class KVCache:
 
     def slots(self, rows: torch.Tensor, positions: torch.Tensor, heads: int) -> torch.Tensor:
         """Where the heads of tokens at `positions` of `rows` lie in a layer's flat memory: [T * heads]."""
-        head = torch.arange(heads, device=rows.device)
-        return ((rows[:, None] * heads + head) * self.length + positions[:, None]).view(-1)
+        first = torch.add(positions, rows, alpha=heads * self.length)
+        return torch.add(first[:, None], torch.arange(heads, device=rows.device), alpha=self.length).view(-1)
 
     @torch.inference_mode()
     def copy(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
