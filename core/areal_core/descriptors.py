@@ -7,15 +7,20 @@ imported only when a spec selects the component, in the process that needs it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from areal_core import API_VERSION
+from areal_core.errors import PluginError
 
 if TYPE_CHECKING:
     from areal_core.errors import Finding
     from areal_core.spec.model import Spec
+
+C = TypeVar("C")
+"""The capabilities of a kind."""
 
 Mechanism = Literal["tensors", "shm-handle", "hf-dir", "process-group"]
 Unit = Literal["token", "step"]
@@ -39,25 +44,45 @@ Check = Callable[[CheckContext], Iterable["Finding"]]
 
 
 @frozen(kw_only=True)
-class Component:
+class Component(Generic[C]):
     """What every kind's descriptor holds.
 
     `factory` names a callable `factory(options, context)` as `module:attr`; `options` is the attrs
-    class of the component's private spec keys (torch-free, one `metadata={"doc": ...}` a field);
+    class of the component's private spec keys (torch-free, one `metadata={"doc": ...}` a field), or
+    names it as `module:attr`, which is imported when a spec or a person asks for the component;
     `requires` are PEP 508 strings that are looked up, not imported; `platforms` empty means any;
     `check` adds findings across fields, without importing anything heavy.
     """
 
     kind: ClassVar[str] = ""
+    default_capabilities: ClassVar[Any] = None
 
     name: str
     summary: str
     factory: str
-    options: type[Any] = NoOptions
+    _options: type[Any] | str = NoOptions
     api_version: int = API_VERSION
     requires: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     check: Check | None = field(default=None, repr=False)
+    capabilities: C = Factory(lambda self: self.default_capabilities, takes_self=True)
+
+    @property
+    def options(self) -> type[Any]:
+        """The class of the component's options.
+
+        Raises:
+            PluginError: it is named, and cannot be imported.
+        """
+        if not isinstance(self._options, str):
+            return self._options
+        module, _, attribute = self._options.partition(":")
+        try:
+            found: type[Any] = getattr(import_module(module), attribute)
+        except Exception as error:  # a plugin's code
+            problem = f"its options {self._options!r} cannot be imported: {type(error).__name__}: {error}"
+            raise PluginError(f"{self.kind}/{self.name}", problem) from error
+        return found
 
 
 @frozen
@@ -70,12 +95,11 @@ class PlatformCapabilities:
     priority: int = 0
 
 
-@frozen(kw_only=True)
-class PlatformDescriptor(Component):
+class PlatformDescriptor(Component[PlatformCapabilities]):
     """A make of device. Factory: `(options, None) -> protocols.Platform`."""
 
     kind: ClassVar[str] = "platform"
-    capabilities: PlatformCapabilities = PlatformCapabilities()
+    default_capabilities: ClassVar[Any] = PlatformCapabilities()
 
 
 @frozen
@@ -87,7 +111,7 @@ class ModelCapabilities:
 
 
 @frozen(kw_only=True)
-class ModelDescriptor(Component):
+class ModelDescriptor(Component[ModelCapabilities]):
     """A source of models. Factory: `(options, ModelContext) -> protocols.ModelSource`.
 
     `parameters` counts them from the options alone, for `explain`; None where it cannot tell.
@@ -95,7 +119,7 @@ class ModelDescriptor(Component):
 
     kind: ClassVar[str] = "model"
     parameters: Callable[[Any], int | None] | None = field(default=None, repr=False)
-    capabilities: ModelCapabilities = ModelCapabilities()
+    default_capabilities: ClassVar[Any] = ModelCapabilities()
 
 
 @frozen
@@ -110,12 +134,11 @@ class EngineCapabilities:
     lora: bool = False
 
 
-@frozen(kw_only=True)
-class EngineDescriptor(Component):
+class EngineDescriptor(Component[EngineCapabilities]):
     """An inference engine. Factory: `(options, EngineContext) -> protocols.Engine`."""
 
     kind: ClassVar[str] = "engine"
-    capabilities: EngineCapabilities = EngineCapabilities()
+    default_capabilities: ClassVar[Any] = EngineCapabilities()
 
 
 @frozen
@@ -130,12 +153,11 @@ class TrainerCapabilities:
     unit: Unit = "token"
 
 
-@frozen(kw_only=True)
-class TrainerDescriptor(Component):
+class TrainerDescriptor(Component[TrainerCapabilities]):
     """A trainer backend. Factory: `(options, TrainerContext) -> protocols.Trainer`."""
 
     kind: ClassVar[str] = "trainer"
-    capabilities: TrainerCapabilities = TrainerCapabilities()
+    default_capabilities: ClassVar[Any] = TrainerCapabilities()
 
 
 @frozen
@@ -145,12 +167,11 @@ class ParallelismCapabilities:
     axis: str = "dp"
 
 
-@frozen(kw_only=True)
-class ParallelismDescriptor(Component):
+class ParallelismDescriptor(Component[ParallelismCapabilities]):
     """A way to spread a model over devices. Factory: `(options, context) -> protocols.Parallelism`."""
 
     kind: ClassVar[str] = "parallelism"
-    capabilities: ParallelismCapabilities = ParallelismCapabilities()
+    default_capabilities: ClassVar[Any] = ParallelismCapabilities()
 
 
 @frozen
@@ -166,12 +187,11 @@ class TransportCapabilities:
     collective: bool = False
 
 
-@frozen(kw_only=True)
-class TransportDescriptor(Component):
+class TransportDescriptor(Component[TransportCapabilities]):
     """Moves weights. Factory: `(options, TransportContext) -> protocols.Transport`, on both ends."""
 
     kind: ClassVar[str] = "transport"
-    capabilities: TransportCapabilities = TransportCapabilities()
+    default_capabilities: ClassVar[Any] = TransportCapabilities()
 
 
 @frozen
@@ -184,12 +204,11 @@ class EnvironmentCapabilities:
     unit: Unit = "token"
 
 
-@frozen(kw_only=True)
-class EnvironmentDescriptor(Component):
+class EnvironmentDescriptor(Component[EnvironmentCapabilities]):
     """Makes tasks and plays them. Factory: `(options, EnvironmentContext) -> protocols.Environment`."""
 
     kind: ClassVar[str] = "environment"
-    capabilities: EnvironmentCapabilities = EnvironmentCapabilities()
+    default_capabilities: ClassVar[Any] = EnvironmentCapabilities()
 
 
 @frozen
@@ -199,12 +218,11 @@ class RewardCapabilities:
     isolated: bool = False
 
 
-@frozen(kw_only=True)
-class RewardDescriptor(Component):
+class RewardDescriptor(Component[RewardCapabilities]):
     """Scores an answer. Factory: `(options, RewardContext) -> protocols.Reward`."""
 
     kind: ClassVar[str] = "reward"
-    capabilities: RewardCapabilities = RewardCapabilities()
+    default_capabilities: ClassVar[Any] = RewardCapabilities()
 
 
 @frozen
@@ -219,12 +237,11 @@ class ObjectiveCapabilities:
     unit: Unit = "token"
 
 
-@frozen(kw_only=True)
-class ObjectiveDescriptor(Component):
+class ObjectiveDescriptor(Component[ObjectiveCapabilities]):
     """A training objective. Factory: `(options, ObjectiveContext) -> protocols.Objective`."""
 
     kind: ClassVar[str] = "objective"
-    capabilities: ObjectiveCapabilities = ObjectiveCapabilities()
+    default_capabilities: ClassVar[Any] = ObjectiveCapabilities()
 
 
 @frozen
@@ -234,12 +251,11 @@ class OptimizerCapabilities:
     backends: tuple[str, ...] = ()
 
 
-@frozen(kw_only=True)
-class OptimizerDescriptor(Component):
+class OptimizerDescriptor(Component[OptimizerCapabilities]):
     """An optimizer. Factory: `(options, OptimizerContext) -> torch.optim.Optimizer`."""
 
     kind: ClassVar[str] = "optimizer"
-    capabilities: OptimizerCapabilities = OptimizerCapabilities()
+    default_capabilities: ClassVar[Any] = OptimizerCapabilities()
 
 
 @frozen
@@ -250,12 +266,11 @@ class ExecutorCapabilities:
     nodes: bool = False
 
 
-@frozen(kw_only=True)
-class ExecutorDescriptor(Component):
+class ExecutorDescriptor(Component[ExecutorCapabilities]):
     """Starts workers. Factory: `(options, ExecutorContext) -> protocols.Executor`."""
 
     kind: ClassVar[str] = "executor"
-    capabilities: ExecutorCapabilities = ExecutorCapabilities()
+    default_capabilities: ClassVar[Any] = ExecutorCapabilities()
 
 
 @frozen
@@ -265,15 +280,14 @@ class TrackerCapabilities:
     remote: bool = False
 
 
-@frozen(kw_only=True)
-class TrackerDescriptor(Component):
+class TrackerDescriptor(Component[TrackerCapabilities]):
     """Records figures. Factory: `(options, TrackerContext) -> protocols.Tracker`."""
 
     kind: ClassVar[str] = "tracker"
-    capabilities: TrackerCapabilities = TrackerCapabilities()
+    default_capabilities: ClassVar[Any] = TrackerCapabilities()
 
 
-KINDS: dict[str, type[Component]] = {
+KINDS: dict[str, type[Component[Any]]] = {
     cls.kind: cls
     for cls in (
         PlatformDescriptor,

@@ -50,7 +50,7 @@ class PluginRecord:
     cause: str = ""
     way_out: str = ""
     warnings: tuple[str, ...] = ()
-    components: tuple[Component, ...] = ()
+    components: tuple[Component[Any], ...] = ()
     module: Any = field(default=None, repr=False, eq=False)
 
     @property
@@ -63,7 +63,7 @@ class PluginRecord:
 class Registered:
     """A component and the plugin that offers it."""
 
-    descriptor: Component
+    descriptor: Component[Any]
     plugin: PluginRecord
 
 
@@ -232,7 +232,7 @@ def _hooks() -> pluggy.PluginManager:
     return manager
 
 
-def _collect(module: Any) -> Iterator[Component]:
+def _collect(module: Any) -> Iterator[Component[Any]]:
     manager = _hooks()
     try:
         manager.register(module)
@@ -244,7 +244,7 @@ def _collect(module: Any) -> Iterator[Component]:
             yield from _checked(kind, hook, returned)
 
 
-def _checked(kind: str, hook: str, returned: Any) -> Iterator[Component]:
+def _checked(kind: str, hook: str, returned: Any) -> Iterator[Component[Any]]:
     expected = KINDS[kind]
     if isinstance(returned, str | Component) or not isinstance(returned, Iterable):
         raise _Rejected(f"{hook} must return an iterable of {expected.__name__}, not {type(returned).__name__}")

@@ -28,7 +28,7 @@ class Catalog:
     manager: Manager
     report: Report
 
-    def find(self, kind: str, name: str, path: SpecPath) -> Component | None:
+    def find(self, kind: str, name: str, path: SpecPath) -> Component[Any] | None:
         """The component; None, once reported at `path`, when it cannot be had."""
         try:
             registered = self.manager.find(kind, name)
@@ -38,9 +38,8 @@ class Catalog:
         if registered is None:
             self._missing(kind, name, path)
             return None
-        if not has(registered.descriptor.options):
-            message = f"the options of {kind}/{name} are no attrs class; {registered.plugin.origin} must change that"
-            self.report.error("plugin-failed", message, path)
+        if problem := _options_problem(registered.descriptor):
+            self.report.error("plugin-failed", f"{problem}; {registered.plugin.origin} must change that", path)
             return None
         return registered.descriptor
 
@@ -54,9 +53,11 @@ class Catalog:
             registered = self.manager.find(kind, name)
         except PluginError:
             return None
-        return registered.descriptor.options if registered and has(registered.descriptor.options) else None
+        if registered is None or _options_problem(registered.descriptor):
+            return None
+        return registered.descriptor.options
 
-    def requirements(self, component: Component, path: SpecPath) -> None:
+    def requirements(self, component: Component[Any], path: SpecPath) -> None:
         """Report what the component needs and this interpreter lacks."""
         for reason in unmet_requirements(component.requires):
             message = f"{component.kind} `{component.name}` cannot run here: {reason}"
@@ -70,3 +71,12 @@ class Catalog:
             self.report.unavailable(_CODES[missing.state], missing.message, path, missing.way_out)
         else:
             self.report.error(_CODES[missing.state], missing.message, path, missing.way_out)
+
+
+def _options_problem(component: Component[Any]) -> str:
+    """What keeps a component's options from being read; empty when they can be."""
+    address = f"{component.kind}/{component.name}"
+    try:
+        return "" if has(component.options) else f"the options of {address} are no attrs class"
+    except PluginError as error:
+        return f"{address}: {error.problem}"

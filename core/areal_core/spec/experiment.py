@@ -23,7 +23,7 @@ class Selected:
         return self.component.name
 
     @property
-    def component(self) -> Component:
+    def component(self) -> Component[Any]:
         assert isinstance(self.descriptor, Component)
         return self.descriptor
 

@@ -242,10 +242,10 @@ def _report_plugins(plugins: list[tuple[str, Node]], manager: Manager, report: R
 def _axes(manager: Manager) -> frozenset[str]:
     """Every axis that someone can spread over, installed or not."""
     known = {"dp"} | {name for kind, name in KNOWN if kind == "parallelism"}
-    known |= {r.descriptor.capabilities.axis for r in manager.components("parallelism")}  # type: ignore[attr-defined]
+    known |= {r.descriptor.capabilities.axis for r in manager.components("parallelism")}
     for kind in ("trainer", "engine"):
         for registered in manager.components(kind):
-            known |= set(registered.descriptor.capabilities.parallel)  # type: ignore[attr-defined]
+            known |= set(registered.descriptor.capabilities.parallel)
     return frozenset(known)
 
 

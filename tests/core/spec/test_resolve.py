@@ -174,3 +174,10 @@ def test_a_broken_plugin_is_an_error_only_for_the_spec_that_names_it(write, comp
     assert not examine(write(complete), (), manager).findings
     (finding,) = examine(write(complete + "inference: oddity\n"), (), manager).errors
     assert (finding.code, "libx.so" in finding.message) == ("import-failed", True)
+
+
+@pytest.mark.parametrize("options", [int, "no_such_module:Options"])
+def test_options_that_cannot_be_used_are_the_plugins_fault(errors, complete, extended, options):
+    reward = d.RewardDescriptor(name="bad", summary="x", factory="areal_spec_fakes:make", options=options)
+    found = errors(complete.replace("gsm8k", "gsm8k, reward: bad"), manager=extended(reward))
+    assert [entry.split()[0] for entry in found] == ["plugin-failed"]
