@@ -74,16 +74,12 @@ def _component_data(entry: Registered) -> dict[str, Any]:
         "api_version": descriptor.api_version,
         "requires": list(descriptor.requires),
         "platforms": list(descriptor.platforms),
-        "capabilities": _capabilities(descriptor),
+        "capabilities": attrs.asdict(descriptor.capabilities),
         "options": list(_options(descriptor)),
     }
 
 
-def _capabilities(descriptor: Component) -> dict[str, Any]:
-    return attrs.asdict(getattr(descriptor, "capabilities"))  # noqa: B009  every kind declares its own class
-
-
-def _options(descriptor: Component) -> Iterable[dict[str, Any]]:
+def _options(descriptor: Component[Any]) -> Iterable[dict[str, Any]]:
     attrs.resolve_types(descriptor.options)
     for option in attrs.fields(descriptor.options):
         yield {
@@ -124,9 +120,10 @@ def _listing(manager: Manager) -> Iterable[str]:
 
 def _rows(entries: Iterable[Registered]) -> Iterable[str]:
     for entry in entries:
-        data = _component_data(entry)
-        state = "" if data["state"] == State.READY.value else f"  [{data['state']}: {data['cause']}; {data['way_out']}]"
-        yield f"  {data['name']:<16} {data['summary']}{state}"
+        descriptor = entry.descriptor
+        lack = unmet_requirements(descriptor.requires)
+        state = f"  [{State.NOT_INSTALLED.value}: {'; '.join(lack)}; {pip_line(descriptor.requires)}]" if lack else ""
+        yield f"  {descriptor.name:<16} {descriptor.summary}{state}"
 
 
 def _show(manager: Manager, name: str, as_json: bool) -> int:

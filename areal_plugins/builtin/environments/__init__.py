@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from areal_plugins import EnvironmentCapabilities, EnvironmentDescriptor
-from areal_plugins.builtin.environments import check, options
+from areal_plugins.builtin.environments import check
 
 _HERE = "areal_plugins.builtin.environments"
 
@@ -12,7 +12,7 @@ DESCRIPTORS: tuple[EnvironmentDescriptor, ...] = (
         name="jsonl",
         summary="Questions from a JSON Lines file, judged by a reward",
         factory=f"{_HERE}.jsonl:make",
-        options=options.JsonlOptions,
+        options=f"{_HERE}.options:JsonlOptions",
         capabilities=EnvironmentCapabilities(demonstrations=True),
         check=check.held_out,
     ),
@@ -20,7 +20,7 @@ DESCRIPTORS: tuple[EnvironmentDescriptor, ...] = (
         name="gsm8k",
         summary="Grade-school mathematics from the data set's JSON Lines files (arXiv 2110.14168)",
         factory=f"{_HERE}.gsm8k:make",
-        options=options.Gsm8kOptions,
+        options=f"{_HERE}.options:Gsm8kOptions",
         capabilities=EnvironmentCapabilities(scores=True, demonstrations=True),
         check=check.gsm8k,
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from areal_plugins import ObjectiveCapabilities, ObjectiveDescriptor
-from areal_plugins.builtin.objectives import check, options
+from areal_plugins.builtin.objectives import check
 
 _HERE = "areal_plugins.builtin.objectives"
 _GROUPED = ObjectiveCapabilities(min_group_size=2)
@@ -13,7 +13,7 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         name="grpo",
         summary="Group-relative advantages, mean of sequence means (arXiv 2402.03300)",
         factory=f"{_HERE}.grpo:grpo",
-        options=options.GrpoOptions,
+        options=f"{_HERE}.options:GrpoOptions",
         capabilities=_GROUPED,
         check=check.divergence,
     ),
@@ -21,7 +21,7 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         name="dr-grpo",
         summary="GRPO without its length and difficulty biases (arXiv 2503.20783)",
         factory=f"{_HERE}.dr_grpo:dr_grpo",
-        options=options.DrGrpoOptions,
+        options=f"{_HERE}.options:DrGrpoOptions",
         capabilities=_GROUPED,
         check=check.divergence,
     ),
@@ -29,7 +29,7 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         name="dapo",
         summary="Clip-higher, dynamic sampling, token-level loss, overlong shaping (arXiv 2503.14476)",
         factory=f"{_HERE}.dapo:dapo",
-        options=options.DapoOptions,
+        options=f"{_HERE}.options:DapoOptions",
         capabilities=ObjectiveCapabilities(min_group_size=2, dynamic_sampling=True),
         check=check.dapo,
     ),
@@ -37,7 +37,7 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         name="gspo",
         summary="Ratio and clipping of whole sequences (arXiv 2507.18071)",
         factory=f"{_HERE}.gspo:gspo",
-        options=options.GspoOptions,
+        options=f"{_HERE}.options:GspoOptions",
         capabilities=_GROUPED,
         check=check.divergence,
     ),
@@ -45,7 +45,7 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         name="cispo",
         summary="REINFORCE under clipped importance weights (arXiv 2506.13585)",
         factory=f"{_HERE}.cispo:cispo",
-        options=options.CispoOptions,
+        options=f"{_HERE}.options:CispoOptions",
         capabilities=_GROUPED,
         check=check.divergence,
     ),
@@ -53,7 +53,7 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         name="rloo",
         summary="REINFORCE with a leave-one-out baseline (arXiv 2402.14740)",
         factory=f"{_HERE}.rloo:rloo",
-        options=options.RlooOptions,
+        options=f"{_HERE}.options:RlooOptions",
         capabilities=_GROUPED,
         check=check.divergence,
     ),
@@ -61,14 +61,14 @@ DESCRIPTORS: tuple[ObjectiveDescriptor, ...] = (
         name="reinforce++",
         summary="Advantages normalized over the whole batch, no critic (arXiv 2501.03262)",
         factory=f"{_HERE}.reinforce_pp:reinforce_pp",
-        options=options.ReinforcePlusPlusOptions,
+        options=f"{_HERE}.options:ReinforcePlusPlusOptions",
         check=check.reinforce_pp,
     ),
     ObjectiveDescriptor(
         name="ppo",
         summary="Proximal policy optimization with a critic and GAE (arXiv 1707.06347)",
         factory=f"{_HERE}.ppo:ppo",
-        options=options.PpoOptions,
+        options=f"{_HERE}.options:PpoOptions",
         capabilities=ObjectiveCapabilities(critic=True),
         check=check.divergence,
     ),

@@ -6,9 +6,12 @@ That a group is large enough for the objective follows from its capabilities, an
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from areal_plugins import CheckContext, Finding
-from areal_plugins.builtin.objectives.options import DapoOptions, PolicyOptions
+
+if TYPE_CHECKING:
+    from areal_plugins.builtin.objectives.options import DapoOptions, PolicyOptions
 
 
 def divergence(ctx: CheckContext) -> Iterator[Finding]:
