@@ -50,8 +50,8 @@ class Planner:
         `sharers` are the rows that draw from the logits of the row that leads them, once its
         prompt is complete. `layer_bytes`: of keys and values, a token and layer.
         """
-        state = rows.state[:count]
-        pending = np.where(state["follows"], 0, state["total"] - state["cached"])
+        state = rows.state
+        pending = (state["total"][:count] - state["cached"][:count]) * ~state["follows"][:count]
         decoding = (pending == 1).nonzero()[0]
         at = state["total"][decoding] - 1
         runs = self._runs(decoding, at + 1, _CALL_BYTES / max(layer_bytes, 1.0))
@@ -82,7 +82,7 @@ class Planner:
         keep = np.concatenate([np.arange(len(decoding)), [c.token + c.size - 1 for c in done]]).astype(np.int64)
         sampled, draw = list(decoding), list(range(len(decoding)))
         for place, chunk in enumerate(done, start=len(decoding)):
-            drawers = [chunk.row, *(r for r in sharers.get(chunk.row, ()) if _only_prompt(rows, chunk.row, r))]
+            drawers = _drawers(rows, chunk.row, sharers.get(chunk.row, ()))
             sampled += drawers
             draw += [place] * len(drawers)
         return Plan(
@@ -117,8 +117,10 @@ def _chunks(rows: Rows, prefilling: Iterable[int], token: int, budget: int) -> I
         token, budget = token + size, budget - size
 
 
-def _only_prompt(rows: Rows, *both: int) -> bool:
-    return bool((rows.state["total"][list(both)] == rows.state["prompt"][list(both)]).all())
+def _drawers(rows: Rows, row: int, sharers: Sequence[int]) -> list[int]:
+    """The row, and those of its sharers that draw from its logits: both have no answer yet."""
+    fresh = rows.state["total"] == rows.state["prompt"]
+    return [row, *(r for r in sharers if fresh[row] and fresh[r])]
 
 
 def side_by_side(chunks: Iterable[Chunk]) -> list[Chunk]:

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-_ROW = np.dtype(
-    [
-        ("total", np.int64),  # tokens known: prompt and answer
-        ("cached", np.int64),  # of them in the key-value cache
-        ("prompt", np.int64),  # tokens of the prompt
-        ("limit", np.int64),  # most tokens in all
-        ("floor", np.int64),  # fewest tokens in all before a stop counts
-        ("follows", np.bool_),  # waits for another row to compute its prompt
-        ("watched", np.bool_),  # has stop strings
-        ("temperature", np.float64),
-        ("top_p", np.float64),
-        ("top_k", np.int64),
-        ("key", np.uint64),  # of its random stream
-        ("order", np.int64),  # of admission
-    ],
-    align=True,
-)
-
-_NAMES = _ROW.names or ()
+_COLUMNS: dict[str, type[np.generic]] = {
+    "total": np.int64,  # tokens known: prompt and answer
+    "cached": np.int64,  # of them in the key-value cache
+    "prompt": np.int64,  # tokens of the prompt
+    "limit": np.int64,  # most tokens in all
+    "floor": np.int64,  # fewest tokens in all before a stop counts
+    "follows": np.bool_,  # waits for another row to compute its prompt
+    "watched": np.bool_,  # has stop strings
+    "temperature": np.float64,
+    "top_p": np.float64,
+    "top_k": np.int64,
+    "key": np.uint64,  # of its random stream
+    "order": np.int64,  # of admission
+}
 
 NO_TOKEN = -1
 
@@ -38,21 +33,24 @@ class Rows:
     """
 
     def __init__(self, capacity: int) -> None:
-        self.state = np.zeros(capacity, dtype=_ROW)
+        self.state = {name: np.zeros(capacity, dtype=kind) for name, kind in _COLUMNS.items()}
         self.tokens = np.zeros((capacity, 0), dtype=np.int32)
         self.logprobs = np.zeros((capacity, 0), dtype=np.float32)
         self.versions = np.zeros((capacity, 0), dtype=np.int64)
         self.stops = np.full((capacity, 1), NO_TOKEN, dtype=np.int64)
 
-    def write(self, row: int, columns: Mapping[str, Any], prompt: np.ndarray, stops: tuple[int, ...]) -> None:
-        """Begin a sequence in `row`."""
-        self.state[row] = tuple(columns[name] for name in _NAMES)
-        self.tokens[row, : len(prompt)] = prompt
+    def write(
+        self, rows: Sequence[int], columns: Mapping[str, Any], prompt: np.ndarray, stops: tuple[int, ...]
+    ) -> None:
+        """Begin sequences of one prompt in `rows`; a column is one value, or one for each row."""
+        for name, column in self.state.items():
+            column[rows] = columns[name]
+        self.tokens[rows, : len(prompt)] = prompt
         missing = len(stops) - self.stops.shape[1]
         if missing > 0:
             self.stops = np.pad(self.stops, ((0, 0), (0, missing)), constant_values=NO_TOKEN)
-        self.stops[row] = NO_TOKEN
-        self.stops[row, : len(stops)] = stops
+        self.stops[rows] = NO_TOKEN
+        self.stops[rows, : len(stops)] = stops
 
     def answer(self, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Copies of the answer's tokens, log-probabilities and versions."""
@@ -68,7 +66,7 @@ class Rows:
             self.versions = np.pad(self.versions, missing)
 
     def move(self, source: int, target: int) -> None:
-        for table in (self.state, self.tokens, self.logprobs, self.versions, self.stops):
+        for table in (*self.state.values(), self.tokens, self.logprobs, self.versions, self.stops):
             table[target] = table[source]
 
     def append(self, rows: np.ndarray, tokens: np.ndarray, logprobs: np.ndarray, version: int) -> None:

@@ -69,35 +69,44 @@ class Scheduler:
     # --- admission ---------------------------------------------------------------------------------
 
     def _admit_waiting(self) -> None:
-        while self.admitting and self._queue and self._admit(self._queue[0]):
-            if not self._queue[0].waiting:
-                self._queue.popleft()
+        while self.admitting and self._queue:
+            rows = self._free_rows(self._queue[0])
+            self._admit(self._queue[0], rows)
+            if self._queue[0].waiting:
+                return
+            self._queue.popleft()
 
-    def _admit(self, group: Group) -> bool:
-        """Give the group's next member a row, if there is room for one."""
+    def _free_rows(self, group: Group) -> list[int]:
+        """Rows for the group's next members, as many as there is room for: holes first, its own before others."""
+        longest = max(group.limit, int(self.rows.state["limit"][: self.count].max(initial=0)))
+        bound = min(len(self._members), self._kv_tokens // longest)
+        if bound < self.count:
+            return []
+        holes = sorted(self._holes, key=lambda row: (self._holes[row].group is not group, row))
+        rows = [*holes, *range(self.count, bound)][: len(group.waiting)]
+        if rows:
+            self._make_room(max(self.count, *(row + 1 for row in rows)), longest)
+        return rows
+
+    def _admit(self, group: Group, rows: list[int]) -> None:
+        """Give the group's next members the `rows`."""
+        if not rows:
+            return
         source = self._prompt_row(group)
-        row = source if source in self._holes else min(self._holes, default=self.count)
-        if not self._make_room(row, group.limit):
-            return False
-        self._holes.pop(row, None)
-        self.count = max(self.count, row + 1)
-        member = Member(group, group.waiting.popleft(), row, self._epoch, group.watch())
-        self._members[row] = member
-        self._write_row(member)
-        self._share_prompt(member, source)
-        group.running.append(member)
-        return True
+        members = [Member(group, group.waiting.popleft(), row, self._epoch, group.watch()) for row in rows]
+        for member in members:
+            self._holes.pop(member.row, None)
+            self._members[member.row] = member
+        self.count = max(self.count, *(row + 1 for row in rows))
+        self._write_rows(members)
+        self._share_prompt(members, source)
+        group.running += members
 
-    def _make_room(self, row: int, limit: int) -> bool:
-        """Let the cache hold row `row` and `limit` tokens; False where the bounds forbid it for now."""
-        cache, rows = self._cache, max(self.count, row + 1)
-        longest = max(limit, int(self.rows.state["limit"][: self.count].max(initial=0)))
-        if rows > len(self._members) or rows * longest > self._kv_tokens:
-            return False
+    def _make_room(self, rows: int, longest: int) -> None:
+        """Let the cache hold so many rows of so many tokens."""
         self.rows.reserve(longest)
-        if rows > cache.rows or longest > cache.length:
-            cache.resize(*self._size(rows, longest))
-        return True
+        if rows > self._cache.rows or longest > self._cache.length:
+            self._cache.resize(*self._size(rows, longest))
 
     def _size(self, rows: int, longest: int) -> tuple[int, int]:
         """Rows and length that the cache grows to: room for all that waits, as far as the bound allows."""
@@ -105,11 +114,11 @@ class Scheduler:
         generous = max(longest, cache.length, *waiting)
         lengths = (-(-generous // _GRANULE) * _GRANULE, -(-longest // _GRANULE) * _GRANULE, longest)
         length = next(length for length in lengths if rows * length <= self._kv_tokens)
-        wanted = min(max(rows + self.waiting, cache.rows), len(self._members))
+        wanted = min(max(self.count + self.waiting, cache.rows), len(self._members))
         return max(rows, min(wanted, self._kv_tokens // length)), length
 
-    def _write_row(self, member: Member) -> None:
-        group, sampling = member.group, member.group.request.sampling
+    def _write_rows(self, members: Sequence[Member]) -> None:
+        group, sampling = members[0].group, members[0].group.request.sampling
         columns = {
             "total": len(group.prompt),
             "cached": 0,
@@ -117,14 +126,14 @@ class Scheduler:
             "limit": group.limit,
             "floor": len(group.prompt) + sampling.min_new_tokens,
             "follows": False,
-            "watched": member.watch is not None,
+            "watched": bool(sampling.stop),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "top_k": sampling.top_k,
-            "key": group.keys[member.index],
-            "order": next(self._order),
+            "key": group.keys[[member.index for member in members]],
+            "order": [next(self._order) for _ in members],
         }
-        self.rows.write(member.row, columns, group.prompt, group.stop_ids)
+        self.rows.write([member.row for member in members], columns, group.prompt, group.stop_ids)
 
     def _close_holes(self) -> None:
         """Move the last rows into the rows that were left, so that attention reads one block."""
@@ -148,27 +157,31 @@ class Scheduler:
         fresh = (m.row for m in owners if m.epoch == self._epoch and cached[m.row] >= prompt - 1)
         return next(fresh, None)
 
-    def _share_prompt(self, member: Member, source: int | None) -> None:
+    def _share_prompt(self, members: Sequence[Member], source: int | None) -> None:
         """Take the prompt's cache from `source`, or wait for the member that computes it, or compute it.
 
-        The last token of the prompt is left to compute: its logits are what the member draws from.
+        The last token of the prompt is left to compute: its logits are what the members draw from.
         """
-        state, group, shared = self.rows.state, member.group, len(member.group.prompt) - 1
+        state, group, shared = self.rows.state, members[0].group, len(members[0].group.prompt) - 1
         if shared == 0:
             return
         if source is not None:
-            if source != member.row:
-                self._cache.copy([source], [member.row], shared)
-            state["cached"][member.row] = shared
-        elif any(m.epoch == self._epoch for m in group.running):
-            state["follows"][member.row] = True
-            group.followers.append(member)
+            targets = [m.row for m in members if m.row != source]
+            if targets:
+                self._cache.copy([source] * len(targets), targets, shared)
+            state["cached"][[m.row for m in members]] = shared
+            return
+        led = any(m.epoch == self._epoch for m in group.running)
+        followers = members if led else members[1:]
+        state["follows"][[m.row for m in followers]] = True
+        group.followers += followers
 
     def _sharers(self) -> Mapping[int, Sequence[int]]:
         """The rows that wait for the prompt of the row that computes it."""
         if not self.rows.state["follows"][: self.count].any():
             return {}
-        leaders = [m for m in self._running() if m.group.followers and m not in m.group.followers]
+        follows = self.rows.state["follows"]
+        leaders = [m for m in self._running() if m.group.followers and not follows[m.row]]
         return {leader.row: [f.row for f in leader.group.followers] for leader in leaders}
 
     def _release(self, leaders: Sequence[Member]) -> None:
@@ -244,8 +257,8 @@ class Scheduler:
     def _hit(self, member: Member, token: int) -> bool:
         """Whether a stop string is complete with `token`, and may end the answer."""
         assert member.watch is not None
-        state = self.rows.state[member.row]
-        return member.watch.complete(token) and bool(state["total"] >= state["floor"])
+        total, floor = (int(self.rows.state[name][member.row]) for name in ("total", "floor"))
+        return member.watch.complete(token) and total >= floor
 
     def _end(self, member: Member, finish: Finish) -> None:
         group, tokens, logprobs, versions = member.group, *self.rows.answer(member.row)

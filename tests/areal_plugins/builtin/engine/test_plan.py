@@ -14,9 +14,9 @@ def table(*sequences: tuple[int, int], follows: tuple[int, ...] = ()) -> Rows:
     rows = Rows(len(sequences))
     rows.reserve(50)
     for row, (total, cached) in enumerate(sequences):
-        columns = dict.fromkeys(rows.state.dtype.names, 0)
+        columns = dict.fromkeys(rows.state, 0)
         columns |= {"total": total, "cached": cached, "prompt": total, "order": row, "follows": row in follows}
-        rows.write(row, columns, 100 * row + np.arange(total), ())
+        rows.write([row], columns, 100 * row + np.arange(total), ())
     return rows
 
 
