@@ -20,7 +20,7 @@ from areal_core.errors import PluginError
 from areal_core.hookspecs import COMPONENT_HOOKS
 from areal_core.known_plugins import KNOWN, SYNONYMS
 from areal_core.local import load_file
-from areal_core.requirements import pip_line, unmet_requirements
+from areal_core.requirements import identity, pip_line, unmet_requirements
 
 HEAVY = ("torch", "torch_npu", "transformers", "vllm", "sglang", "ray", "deepspeed", "numpy")
 """What a plugin must not import when it is loaded."""
@@ -179,8 +179,8 @@ class Manager:
 
 def _entry_points() -> Iterator[_Source]:
     for entry in sorted(metadata.entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
-        dist = entry.dist
-        yield _Source(entry.name, entry.value, entry.load, dist.name if dist else "", dist.version if dist else "")
+        distribution, version = identity(entry.dist) if entry.dist else ("", "")
+        yield _Source(entry.name, entry.value, entry.load, distribution, version)
 
 
 def _file_source(file: str) -> _Source:
@@ -218,11 +218,10 @@ def _judge(source: _Source) -> PluginRecord:
 
 def _without_requirements(record: PluginRecord) -> PluginRecord:
     """A plugin none of whose components can run here counts as not installed; its components stay known."""
-    reasons = [unmet_requirements(component.requires) for component in record.components]
-    if not reasons or not all(reasons):
+    if not record.components or any(not unmet_requirements(component.requires) for component in record.components):
         return record
     needed = sorted({requirement for component in record.components for requirement in component.requires})
-    cause = "; ".join(sorted({reason for group in reasons for reason in group}))
+    cause = "; ".join(sorted(unmet_requirements(needed)))
     return evolve(record, state=State.NOT_INSTALLED, cause=cause, way_out=pip_line(needed))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from email import message_from_string
 from functools import cache
 from importlib import metadata
 
@@ -46,9 +47,16 @@ def _unmet(requirement: str) -> str | None:
 @cache
 def _installed(name: str) -> str | None:
     try:
-        return metadata.version(name)
+        return identity(metadata.distribution(name))[1]
     except metadata.PackageNotFoundError:
         return None
+
+
+def identity(distribution: metadata.Distribution) -> tuple[str, str]:
+    """Name and version, from the headers alone: `metadata` parses the description, a whole README, each time."""
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    headers = message_from_string(text.partition("\n\n")[0])
+    return headers["Name"], headers["Version"]
 
 
 def _release(version: str) -> tuple[int, ...]:

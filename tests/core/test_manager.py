@@ -15,9 +15,15 @@ from areal_core.hookspecs import hookimpl
 from areal_core.manager import Manager, State
 
 
-class _Dist:
+class _Dist(metadata.Distribution):
     def __init__(self, name: str, version: str) -> None:
-        self.name, self.version = name, version
+        self.headers = f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n"
+
+    def read_text(self, filename: str) -> str | None:
+        return self.headers if filename == "METADATA" else None
+
+    def locate_file(self, path):
+        raise NotImplementedError
 
 
 class _Entry:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import metadata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
 from areal_core import requirements
-from areal_core.requirements import pip_line, unmet, unmet_requirements
+from areal_core.requirements import identity, pip_line, unmet, unmet_requirements
 
 RELEASES = st.lists(st.integers(0, 30), min_size=1, max_size=4).map(lambda numbers: ".".join(map(str, numbers)))
 
@@ -49,3 +51,8 @@ def test_a_version_that_is_too_old_is_named():
 
 def test_the_pip_line_quotes_what_a_shell_would_read():
     assert pip_line(["a>=1", "b"]) == "pip install 'a>=1' b"
+
+
+@pytest.mark.parametrize("distribution", list(metadata.distributions()), ids=lambda distribution: distribution.name)
+def test_a_distribution_is_who_its_whole_metadata_says(distribution):
+    assert identity(distribution) == (distribution.name, distribution.version)
