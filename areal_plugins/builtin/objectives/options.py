@@ -36,7 +36,7 @@ def _equal_groups() -> Any:
     return _doc("Groups of equal reward: left out of the policy term's denominator, or counted in it.", "skip")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class PolicyOptions:
     """What all policy-gradient objectives can be told."""
 
@@ -73,7 +73,7 @@ class PolicyOptions:
         return self.kl if self.kl_in == "loss" else 0.0
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class GrpoOptions(PolicyOptions):
     """Options of `grpo`."""
 
@@ -81,7 +81,7 @@ class GrpoOptions(PolicyOptions):
     equal_groups: EqualGroups = _equal_groups()
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class DrGrpoOptions(PolicyOptions):
     """Options of `dr-grpo`."""
 
@@ -92,7 +92,7 @@ class DrGrpoOptions(PolicyOptions):
     )
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class DapoOptions(PolicyOptions):
     """Options of `dapo`; the clip range is that of the paper, section 4.1."""
 
@@ -108,7 +108,7 @@ class DapoOptions(PolicyOptions):
     overlong_penalty: float = _doc("The penalty at the limit.", 1.0, ge=0)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class GspoOptions(PolicyOptions):
     """Options of `gspo`; the clip range is that of the paper, section 5.1."""
 
@@ -121,7 +121,7 @@ class GspoOptions(PolicyOptions):
     equal_groups: EqualGroups = _equal_groups()
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class CispoOptions(PolicyOptions):
     """Options of `cispo`. It clips the importance weight itself, which leaves nothing to decouple."""
 
@@ -132,7 +132,7 @@ class CispoOptions(PolicyOptions):
     equal_groups: EqualGroups = _equal_groups()
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class RlooOptions(PolicyOptions):
     """Options of `rloo`."""
 
@@ -140,7 +140,7 @@ class RlooOptions(PolicyOptions):
     equal_groups: EqualGroups = _equal_groups()
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class ReinforcePlusPlusOptions(PolicyOptions):
     """Options of `reinforce++`."""
 
@@ -148,7 +148,7 @@ class ReinforcePlusPlusOptions(PolicyOptions):
     baseline: Literal["none", "group"] = _doc("Subtract the group's mean reward before normalizing.", "none")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class PpoOptions(PolicyOptions):
     """Options of `ppo`."""
 

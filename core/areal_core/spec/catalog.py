@@ -21,7 +21,7 @@ _CODES = {
 }
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class Catalog:
     """What the installed plugins offer, and what a spec is told about the rest."""
 

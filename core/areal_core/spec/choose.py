@@ -21,7 +21,7 @@ SCOPES = ("process", "host", "network")
 """How far a transport reaches; the shortest that suffices is the fastest."""
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class Choice:
     """A component, why it is this one, and for a transport how both ends meet; `named` by the spec or chosen."""
 
@@ -113,7 +113,7 @@ def choose_transport(structured: Structured, platform: str, catalog: Catalog) ->
     return None
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class _Reach:
     """How far apart the two ends are: within a `process`, a `host` or a `network`."""
 

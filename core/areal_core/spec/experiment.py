@@ -11,7 +11,7 @@ from areal_core.descriptors import Component
 from areal_core.spec.model import Spec
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class Selected:
     """A component that the spec selects: its descriptor and its options, an instance of `descriptor.options`."""
 
@@ -28,7 +28,7 @@ class Selected:
         return self.descriptor
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class SelectedEnvironment:
     """An environment under its name in the run, with the reward the spec gives it."""
 
@@ -38,7 +38,7 @@ class SelectedEnvironment:
     reward: Selected | None
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class Stage:
     """One stage, complete: the sections it runs under and the components they select."""
 
@@ -55,7 +55,7 @@ class Stage:
     environments: tuple[SelectedEnvironment, ...]
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class Experiment:
     """What `run` composes. Stages share model, platform, engine, trainer, transport and executor.
 
@@ -72,5 +72,5 @@ class Experiment:
     files: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
-    origins: Mapping[str, str] = field(factory=dict, repr=False)
-    resolved: Mapping[str, Any] = field(factory=dict, repr=False)
+    origins: Mapping[str, str] = field(factory=dict)
+    resolved: Mapping[str, Any] = field(factory=dict)

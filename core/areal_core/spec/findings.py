@@ -11,7 +11,7 @@ from areal_core.errors import Finding, Location, Severity
 from areal_core.spec.node import Node, SpecPath
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class Report:
     """Collects findings, so that all of them are reported at once."""
 

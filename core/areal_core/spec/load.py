@@ -120,7 +120,7 @@ def scalar(text: str) -> Any:
     return compose(Source("", text, Path()), Report()).value
 
 
-@define
+@define(repr=False, eq=False)
 class _Builder:
     """ruamel's graph to a tree: aliases are spread out, up to a limit."""
 

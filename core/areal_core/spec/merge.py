@@ -36,7 +36,7 @@ def merge(base: Node, over: Node, path: SpecPath = ()) -> Node:
     return over.with_value(merged)
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class Files:
     """Reads a spec with all that it extends; `names` are the files in the order they were read."""
 

@@ -2,6 +2,10 @@
 
 Keys here are common to every component; the private ones are described by the component's own
 options class and stand in `options` (inline) or `blocks` (a block named after the component).
+
+attrs compiles each method of each class when it is imported, which is much of what `check` costs:
+the classes of this package have no repr (a spec is shown as YAML) and no hash (it holds mappings),
+and those that are never compared have no equality.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ def _doc(text: str, default: Any = None, *, factory: Any = None, **limits: Any) 
     return field(factory=factory, metadata=metadata) if factory else field(default=default, metadata=metadata)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class Use:
     """A component chosen by name, with its private options as written."""
 
@@ -26,7 +30,7 @@ class Use:
     options: Mapping[str, Any] = field(factory=dict)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class PlatformSpec:
     """Make of device. Private options stand in a block named after the platform."""
 
@@ -34,7 +38,7 @@ class PlatformSpec:
     blocks: Mapping[str, Any] = field(factory=dict)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class ExecutorSpec:
     """How workers are started and reached. Private options stand in a block named after the executor."""
 
@@ -42,7 +46,7 @@ class ExecutorSpec:
     blocks: Mapping[str, Any] = field(factory=dict)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class LoraSpec:
     """Low-rank adapters instead of full training."""
 
@@ -52,7 +56,7 @@ class LoraSpec:
     targets: tuple[str, ...] = _doc("Modules by name; empty means every linear layer.", ())
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class ModelSpec:
     """What is trained. Private options of the source stand inline."""
 
@@ -65,7 +69,7 @@ class ModelSpec:
     options: Mapping[str, Any] = field(factory=dict)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class PoolSpec:
     """Devices of one pool: `num_gpus`, or `num_nodes` x `gpus_per_node`; of any make."""
 
@@ -96,14 +100,14 @@ class PoolSpec:
         return {self.parallel or "dp": self.devices}
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class RolloutPoolSpec:
     """Processes that run environments and rewards."""
 
     cpus: int = _doc("Rollout workers.", 1, ge=1)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class ResourcesSpec:
     """What each pool may use."""
 
@@ -112,7 +116,7 @@ class ResourcesSpec:
     rollout: RolloutPoolSpec = _doc("Processes of environments and rewards.", factory=RolloutPoolSpec)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class SamplingSpec:
     """How answers are drawn."""
 
@@ -124,7 +128,7 @@ class SamplingSpec:
     stop: tuple[str, ...] = _doc("Texts that end an answer.", ())
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class ServeSpec:
     """An OpenAI-compatible endpoint for agents, off unless a port or key is asked for."""
 
@@ -133,7 +137,7 @@ class ServeSpec:
     api_key: str = _doc("`auto` makes one for the run.", "auto")
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class InferenceSpec:
     """The engine and how it is asked."""
 
@@ -145,7 +149,7 @@ class InferenceSpec:
     blocks: Mapping[str, Any] = field(factory=dict)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class AmpSpec:
     """Mixed precision."""
 
@@ -154,7 +158,7 @@ class AmpSpec:
     loss_scale: Literal["dynamic"] | float = _doc("Scale of the loss for fp16.", "dynamic", gt=0)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class OptimizerSpec:
     """The optimizer and its schedule, counted in optimizer steps. Private options stand inline."""
 
@@ -165,7 +169,7 @@ class OptimizerSpec:
     options: Mapping[str, Any] = field(factory=dict)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class TrainingSpec:
     """The backend and how it trains."""
 
@@ -185,7 +189,7 @@ class TrainingSpec:
     blocks: Mapping[str, Any] = field(factory=dict)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class WeightsSpec:
     """How weights reach the engines. Left to `auto`, the best mechanism both sides know is taken."""
 
@@ -195,14 +199,14 @@ class WeightsSpec:
     blocks: Mapping[str, Any] = field(factory=dict)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class ReferenceSpec:
     """The frozen policy that KL is measured against: the model as it was before training."""
 
     every: int | None = _doc("Renew it every so many steps; null never.", None, ge=1)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class CriticSpec:
     """The value model of objectives that have one."""
 
@@ -210,7 +214,7 @@ class CriticSpec:
     warmup_steps: int = _doc("Steps that train the critic alone.", 0, ge=0)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class ObjectiveSpec:
     """What is optimized. Private options stand inline."""
 
@@ -221,7 +225,7 @@ class ObjectiveSpec:
     options: Mapping[str, Any] = field(factory=dict)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class EnvironmentSpec:
     """One source of tasks. Private options stand inline."""
 
@@ -232,7 +236,7 @@ class EnvironmentSpec:
     options: Mapping[str, Any] = field(factory=dict)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class PipelineSpec:
     """How far generation may run ahead of training."""
 
@@ -242,7 +246,7 @@ class PipelineSpec:
     queue_size: int | Literal["auto"] = _doc("Most groups under way; auto follows the staleness.", "auto", ge=1)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class SupervisionSpec:
     """When to give up on what."""
 
@@ -253,7 +257,7 @@ class SupervisionSpec:
     rollout_timeout: float | None = _doc("Seconds one group may take; null is no limit.", None, gt=0)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class EvaluationSpec:
     """Scores on tasks that are not trained on."""
 
@@ -270,7 +274,7 @@ class EvaluationSpec:
         return self.before or self.after or self.every is not None
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class CheckpointSpec:
     """What is kept of the run. The last step is always saved."""
 
@@ -278,7 +282,7 @@ class CheckpointSpec:
     keep: int = _doc("Checkpoints kept.", 2, ge=1)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class StageSpec:
     """A part of the run that overrides sections of the spec; `overrides` is merged over them."""
 
@@ -286,7 +290,7 @@ class StageSpec:
     overrides: Mapping[str, Any] = field(factory=dict)
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class FileSpec:
     """What a file may say about itself, beside the experiment: it is used up while loading."""
 
@@ -296,7 +300,7 @@ class FileSpec:
     stages: tuple[StageSpec, ...] = _doc("Parts of the run, in order; each overrides the sections above.", ())
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class Spec:
     """One experiment."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from areal_core.errors import Location
 
@@ -20,12 +20,12 @@ UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda _: "UNKNOWN"})()
 _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
-@frozen(eq=False)
+@frozen(repr=False, eq=False)
 class Source:
     """A text that values come from: a file, or one `--set`. Relative paths in it start at `directory`."""
 
     name: str
-    text: str = field(repr=False)
+    text: str
     directory: Path
     kind: str = "file"
 
@@ -45,7 +45,7 @@ class Source:
         return self.location(Span(len(before) - 1, len(before[-1])))
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class Span:
     """A piece of one line; line and column count from 0. A value that is left out has no width."""
 
@@ -54,7 +54,7 @@ class Span:
     width: int = 1
 
 
-@frozen(eq=False)
+@frozen(repr=False, eq=False)
 class Node:
     """A value: a scalar, a dict of nodes or a list of nodes; `key` is where its key stands.
 

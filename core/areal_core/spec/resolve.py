@@ -32,7 +32,7 @@ from areal_core.spec.structure import Part, Structured, structure
 from areal_core.spec.tasks import environment_conflicts
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class Draft:
     """A stage as far as it could be resolved: its tree, its spec, and the parts it chose."""
 
@@ -42,7 +42,7 @@ class Draft:
     parts: Mapping[SpecPath, Part]
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class Examined:
     """What is known of a spec: every finding, and the experiment when there is nothing missing for it."""
 
@@ -53,8 +53,8 @@ class Examined:
     transport: Choice | None = None
     sources: tuple[str, ...] = ()
     plugins: tuple[PluginRecord, ...] = ()
-    origins: Mapping[str, str] = field(factory=dict, repr=False)
-    resolved: Mapping[str, Any] = field(factory=dict, repr=False)
+    origins: Mapping[str, str] = field(factory=dict)
+    resolved: Mapping[str, Any] = field(factory=dict)
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -98,7 +98,7 @@ def examine(source: str | Path, overrides: Sequence[str] = (), manager: Manager 
     return examination.run(tuple(path for path, _ in plugins), tuple(files.names), tuple(overrides))
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class _Examination:
     manager: Manager
     tree: Node

@@ -13,7 +13,7 @@ from areal_core.spec.node import SpecPath
 from areal_core.spec.structure import Part
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class Scene:
     """A stage's spec with its parts; capabilities are None where a component cannot be had."""
 
@@ -40,7 +40,7 @@ class Scene:
                 yield index, part
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class Conflict:
     """A finding about several values: reported only when none of them is wrong by itself."""
 

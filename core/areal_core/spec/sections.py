@@ -28,7 +28,7 @@ AUTO = "auto"
 """The name that leaves the choice of a platform or transport to what fits."""
 
 
-@frozen(slots=False)
+@frozen(slots=False, repr=False, eq=False)
 class Section:
     """A part of the spec that names a component of `kind` under the key `selector`.
 

@@ -36,7 +36,7 @@ VARIES: dict[SpecPath, tuple[str, ...]] = {
 """What a stage may change: these keys of a section, or all of it. Workers keep the rest from start to end."""
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class StageTree:
     """A stage by name: its overrides as written (None: the spec has no stages), and what it runs under."""
 

@@ -45,7 +45,7 @@ _BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
 }
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class Part:
     """A component as the spec chooses it. `options` is None where it cannot be had or is wrong.
 
@@ -63,7 +63,7 @@ class Part:
     raw: Mapping[str, Any] = field(factory=dict)
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class Structured:
     """A spec in classes. `failed` are the paths whose values are not the spec's but defaults.
 
@@ -92,7 +92,7 @@ def structure(tree: Node, catalog: Catalog) -> Structured:
     return Structured(spec, walk.parts, walk.blocks, frozenset(walk.failed))
 
 
-@define
+@define(repr=False, eq=False)
 class _Walk:
     tree: Node
     catalog: Catalog
