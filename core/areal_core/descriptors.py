@@ -31,7 +31,7 @@ class NoOptions:
     """The options of a component that has none."""
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class CheckContext:
     """What a descriptor's `check` may look at: the whole spec, its own options, and where they stand."""
 
@@ -43,7 +43,7 @@ class CheckContext:
 Check = Callable[[CheckContext], Iterable["Finding"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Component(Generic[C]):
     """What every kind's descriptor holds.
 
@@ -65,7 +65,7 @@ class Component(Generic[C]):
     requires: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     check: Check | None = field(default=None, repr=False)
-    capabilities: C = Factory(lambda self: self.default_capabilities, takes_self=True)
+    capabilities: C = field(default=Factory(lambda self: self.default_capabilities, takes_self=True), repr=False)
 
     @property
     def options(self) -> type[Any]:
@@ -85,7 +85,7 @@ class Component(Generic[C]):
         return found
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class PlatformCapabilities:
     """`device` as torch names it; `collective` backend; the variable that limits visible devices."""
 
@@ -102,7 +102,7 @@ class PlatformDescriptor(Component[PlatformCapabilities]):
     default_capabilities: ClassVar[Any] = PlatformCapabilities()
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class ModelCapabilities:
     """`unit` of its trajectories. `shape` options known without the files go through `check`."""
 
@@ -110,7 +110,7 @@ class ModelCapabilities:
     random_start: bool = False
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, eq=False)
 class ModelDescriptor(Component[ModelCapabilities]):
     """A source of models. Factory: `(options, ModelContext) -> protocols.ModelSource`.
 
@@ -122,7 +122,7 @@ class ModelDescriptor(Component[ModelCapabilities]):
     default_capabilities: ClassVar[Any] = ModelCapabilities()
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class EngineCapabilities:
     """`accepts` weight mechanisms, best first; `interruptible`: keeps running generations over an update."""
 
@@ -141,7 +141,7 @@ class EngineDescriptor(Component[EngineCapabilities]):
     default_capabilities: ClassVar[Any] = EngineCapabilities()
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class TrainerCapabilities:
     """`offers`: the mechanisms it can feed; `parallel`: the axes it can spread over."""
 
@@ -160,7 +160,7 @@ class TrainerDescriptor(Component[TrainerCapabilities]):
     default_capabilities: ClassVar[Any] = TrainerCapabilities()
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class ParallelismCapabilities:
     """`axis`: the name of the mesh dimension in `resources.*.parallel`."""
 
@@ -174,7 +174,7 @@ class ParallelismDescriptor(Component[ParallelismCapabilities]):
     default_capabilities: ClassVar[Any] = ParallelismCapabilities()
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class TransportCapabilities:
     """`offers` mechanisms, best first. `scope`: how far apart its two ends may be.
 
@@ -194,7 +194,7 @@ class TransportDescriptor(Component[TransportCapabilities]):
     default_capabilities: ClassVar[Any] = TransportCapabilities()
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class EnvironmentCapabilities:
     """`splits` it has; `scores`: it judges its own tasks, so that a `reward` is optional."""
 
@@ -211,7 +211,7 @@ class EnvironmentDescriptor(Component[EnvironmentCapabilities]):
     default_capabilities: ClassVar[Any] = EnvironmentCapabilities()
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class RewardCapabilities:
     """`isolated`: each verification runs in a process that is killed at its time-out."""
 
@@ -225,7 +225,7 @@ class RewardDescriptor(Component[RewardCapabilities]):
     default_capabilities: ClassVar[Any] = RewardCapabilities()
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class ObjectiveCapabilities:
     """What it needs. `source` `demonstrate` trains on the tasks' demonstrations, without an engine."""
 
@@ -244,7 +244,7 @@ class ObjectiveDescriptor(Component[ObjectiveCapabilities]):
     default_capabilities: ClassVar[Any] = ObjectiveCapabilities()
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class OptimizerCapabilities:
     """`backends` that can use it; empty: any backend built on torch."""
 
@@ -258,7 +258,7 @@ class OptimizerDescriptor(Component[OptimizerCapabilities]):
     default_capabilities: ClassVar[Any] = OptimizerCapabilities()
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class ExecutorCapabilities:
     """`processes`: workers are processes of their own; `nodes`: on several machines."""
 
@@ -273,7 +273,7 @@ class ExecutorDescriptor(Component[ExecutorCapabilities]):
     default_capabilities: ClassVar[Any] = ExecutorCapabilities()
 
 
-@frozen
+@frozen(repr=False, unsafe_hash=False)
 class TrackerCapabilities:
     """`remote`: it sends figures off this machine."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pluggy
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from areal_core import API_VERSION, ENTRY_POINT_GROUP, hookspecs
 from areal_core.descriptors import KINDS, Component
@@ -38,7 +38,7 @@ class State(enum.Enum):
     API_MISMATCH = "API mismatch"
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class PluginRecord:
     """A plugin as found: its state, why, and what to do; `entry` is its entry point or file."""
 
@@ -51,7 +51,7 @@ class PluginRecord:
     way_out: str = ""
     warnings: tuple[str, ...] = ()
     components: tuple[Component[Any], ...] = ()
-    module: Any = field(default=None, repr=False, eq=False)
+    module: Any = None
 
     @property
     def origin(self) -> str:
@@ -59,7 +59,7 @@ class PluginRecord:
         return f"{self.distribution} {self.version}".strip() or self.entry
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class Registered:
     """A component and the plugin that offers it."""
 
@@ -67,7 +67,7 @@ class Registered:
     plugin: PluginRecord
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class Missing:
     """Why a component cannot be had; `state` None: nobody knows the name."""
 
@@ -80,7 +80,7 @@ class _Rejected(Exception):
     """A plugin breaks the API; becomes its record's cause."""
 
 
-@frozen
+@frozen(repr=False, eq=False)
 class _Source:
     """Something that may be a plugin, before it is imported."""
 

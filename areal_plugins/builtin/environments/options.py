@@ -37,7 +37,7 @@ def _system() -> Any:
     return _doc("System message before it; needs `prompt: chat`.")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class Fields:
     """Names of a record's fields."""
 
@@ -46,7 +46,7 @@ class Fields:
     demonstration: str | None = _doc("An answer to imitate; null: records have none.")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class JsonlOptions:
     """Options of `jsonl`: one JSON object a line; all of it is the task's metadata."""
 
@@ -63,7 +63,7 @@ class JsonlOptions:
         _system_needs_chat(self.system, self.prompt)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class Gsm8kOptions:
     """Options of `gsm8k`: records of `question`, and `answer` ending in `#### N`."""
 

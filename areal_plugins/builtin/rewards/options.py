@@ -24,7 +24,7 @@ def _compiles(_: object, attribute: Attribute[str], value: str) -> None:
         raise ValueError(f"{attribute.name} is no regular expression: {error}") from None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class ExactOptions:
     """Options of `exact`."""
 
@@ -33,7 +33,7 @@ class ExactOptions:
     number: bool = _doc("Compare as decimal numbers, so that `1,000` is `1000.0`.", False)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class RegexOptions:
     """Options of `regex`. The pattern runs on the worker's loop: keep it free of nested repetition."""
 
@@ -43,14 +43,14 @@ class RegexOptions:
     casefold: bool = _doc("Upper and lower case are the same.", False)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class FormatOptions:
     """Options of `format`."""
 
     tags: tuple[str, ...] = _doc("Elements that make up the answer, each once, in this order.", ("think", "answer"))
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class LengthOptions:
     """Options of `length`."""
 
@@ -60,7 +60,7 @@ class LengthOptions:
     margin: int = _doc("How far beyond a limit the score falls from 1 to 0, linearly; 0 is at once.", 0, ge=0)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class FunctionOptions:
     """Options of `function`."""
 
@@ -72,7 +72,7 @@ class FunctionOptions:
     workers: int = _doc("Such processes, at most.", 2, ge=1)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False, unsafe_hash=False)
 class MathOptions:
     """Options of `math`."""
 
