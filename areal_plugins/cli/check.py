@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -77,7 +76,7 @@ def _json(findings: dict[str, list[Finding]]) -> str:
         "errors": errors,
         "unavailable": len(everything) - errors,
     }
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    return _dumped(data)
 
 
 def _data(finding: Finding) -> dict[str, Any]:
@@ -99,7 +98,13 @@ def _sarif(findings: dict[str, list[Finding]]) -> str:
     from areal_plugins.cli.sarif import sarif
 
     everything: Sequence[Finding] = [finding for found in findings.values() for finding in found]
-    return json.dumps(sarif(everything), indent=2, ensure_ascii=False)
+    return _dumped(sarif(everything))
+
+
+def _dumped(data: Any) -> str:
+    import json  # the text needs none
+
+    return json.dumps(data, indent=2, ensure_ascii=False)
 
 
 _FORMATS = {"text": _text, "json": _json, "sarif": _sarif}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,8 +31,14 @@ def main(args: argparse.Namespace) -> int:
     manager = Manager.discover(args.plugin)
     if args.action == "show":
         return _show(manager, args.name, args.json)
-    print(json.dumps(_inventory(manager), indent=2) if args.json else "\n".join(_listing(manager)))
+    print(_dumped(_inventory(manager)) if args.json else "\n".join(_listing(manager)))
     return 0
+
+
+def _dumped(data: Any) -> str:
+    import json  # the text needs none
+
+    return json.dumps(data, indent=2)
 
 
 def _inventory(manager: Manager) -> dict[str, Any]:
@@ -135,7 +140,7 @@ def _show(manager: Manager, name: str, as_json: bool) -> int:
         raise _unknown(manager, name)
     if as_json:
         data = {"plugins": [_plugin_data(p) for p in plugins], "components": [_component_data(e) for e in wanted]}
-        print(json.dumps(data, indent=2))
+        print(_dumped(data))
         return 0
     blocks = [*(_plugin_text(plugin) for plugin in plugins), *(_component_text(entry) for entry in wanted)]
     print("\n\n".join(blocks))
