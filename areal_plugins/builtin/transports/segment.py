@@ -6,8 +6,11 @@ import mmap
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from attrs import frozen
 
 from areal_core.data import TensorInfo
 from areal_plugins.builtin.transports.checksum import checksum
@@ -18,6 +21,15 @@ ALIGNMENT = 64
 
 _HEADER = struct.Struct("<8sQ")  # magic, stamp of what is written (0 while writing)
 _MAGIC = b"arealw\x00\x01"
+
+
+@frozen(eq=False)
+class _Place:
+    """Where a tensor stands in a mapped segment: as a tensor and as bytes."""
+
+    info: TensorInfo
+    tensor: torch.Tensor
+    data: np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Segment:
@@ -34,6 +46,7 @@ class Segment:
         self.end = ALIGNMENT
         self._step = step
         self._published = False
+        self._places: dict[int, _Place] = {}
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             os.posix_fallocate(self._file, 0, ALIGNMENT)
@@ -53,12 +66,12 @@ class Segment:
         offset = self.end
         self.end = _aligned(offset + nbytes(info))
         self._reserve(self.end)
-        view(self._memory, info, offset).copy_(tensor.detach())
+        self._place(info, offset).tensor.copy_(tensor.detach())
         return offset
 
     def checksum(self, info: TensorInfo, offset: int) -> int:
         """Of the bytes that `append` wrote."""
-        return checksum(self._memory[offset : offset + nbytes(info)].numpy())
+        return checksum(self._place(info, offset).data)
 
     def finish(self, stamp: int) -> None:
         """All is written; `stamp` (not 0) tells it from what this segment held before."""
@@ -72,6 +85,14 @@ class Segment:
         self.path.unlink(missing_ok=True)
         os.close(self._file)
 
+    def _place(self, info: TensorInfo, offset: int) -> _Place:
+        """Made once: a version mostly has the tensors of the one before."""
+        known = self._places.get(offset)
+        if known is None or known.info != info:
+            data = self._memory[offset : offset + nbytes(info)].numpy()
+            known = self._places[offset] = _Place(info, view(self._memory, info, offset), data)
+        return known
+
     def _reserve(self, size: int) -> None:
         """Memory is taken now, not when it is touched: a full file system must raise, not kill with SIGBUS."""
         present = len(self._mapped)
@@ -82,6 +103,7 @@ class Segment:
 
     def _resize(self, size: int) -> None:
         """Mapped pages stay mapped, but may move: there must be no view of them."""
+        self._places.clear()
         del self._memory
         self._mapped.resize(size)
         self._memory = torch.frombuffer(self._mapped, dtype=torch.uint8)
