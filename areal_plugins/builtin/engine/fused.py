@@ -40,7 +40,8 @@ class Norm:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         length = torch.linalg.vector_norm(x, 2, -1, True, dtype=self.least.dtype)
         size = length.mul_(self.share).hypot_(self.least)  # the root of: mean square plus epsilon
-        return (x / size).to(x.dtype).mul_(self.weight)
+        normed: torch.Tensor = (x / size).to(x.dtype).mul_(self.weight)
+        return normed
 
 
 @frozen(eq=False)
@@ -89,12 +90,12 @@ class Layer:
 
     def _attention(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, step: PackedStep) -> torch.Tensor:
         every = self.query_key_value(x).view(-1, self.heads + 2 * self.key_heads, self.head_dim)
-        plain, v = every.split((self.heads + self.key_heads, self.key_heads), 1)
+        plain, v = every.split_with_sizes((self.heads + self.key_heads, self.key_heads), 1)
         if self.of_heads is not None:
-            parts = plain.split((self.heads, self.key_heads), 1)
+            parts = plain.split_with_sizes((self.heads, self.key_heads), 1)
             plain = torch.cat([norm(part) for norm, part in zip(self.of_heads, parts, strict=True)], 1)
         rotated = (plain * cos).addcmul_(plain.roll(self.head_dim // 2, -1), sin)
-        q, k = rotated.split((self.heads, self.key_heads), 1)
+        q, k = rotated.split_with_sizes((self.heads, self.key_heads), 1)
         return attend_packed(step, self.index, q, k, v, self.scoring).reshape(len(x), -1)
 
 

@@ -43,11 +43,14 @@ class KVCache:
     def copy(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
         """Give each of the `targets` the first `length` positions of its source row."""
         one = len(set(sources)) == 1
-        source = sources[0] if one else torch.tensor(sources, device=self.device)
-        target = targets[0] if len(targets) == 1 else torch.tensor(targets, device=self.device)
+        source, target = (torch.tensor(rows, device=self.device) for rows in (sources, targets))
         for tables in self.layers.values():
             for table in tables:
-                table[target, :, :length] = table[source, :, :length]
+                part = table.narrow(2, 0, length)
+                if one:
+                    part[targets[0] if len(targets) == 1 else target] = part[sources[0]]
+                else:
+                    part.index_copy_(0, target, part.index_select(0, source))
 
     @torch.inference_mode()
     def resize(self, rows: int, length: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from attrs import define, field, frozen
@@ -141,9 +142,9 @@ def cut(rows: np.ndarray, lengths: np.ndarray, call_tokens: float) -> Iterator[t
     A run costs `call_tokens` and its longest length for each of its sequences; the cuts of least
     cost are found by dynamic programming over where the last run starts.
     """
-    for stretch in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) > 1) + 1):
-        if stretch.size:
-            first, last = int(stretch[0]), int(stretch[-1]) + 1
+    gaps = np.flatnonzero(rows[1:] - rows[:-1] > 1) + 1
+    for first, last in pairwise([0, *gaps.tolist(), len(rows)]):
+        if first < last:
             yield from ((first + a, first + b) for a, b in _cheapest(lengths[first:last], call_tokens))
 
 

@@ -65,9 +65,9 @@ class Rows:
             self.logprobs = np.pad(self.logprobs, missing)
             self.versions = np.pad(self.versions, missing)
 
-    def move(self, source: int, target: int) -> None:
+    def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         for table in (*self.state.values(), self.tokens, self.logprobs, self.versions, self.stops):
-            table[target] = table[source]
+            table[targets] = table[sources]
 
     def append(self, rows: np.ndarray, tokens: np.ndarray, logprobs: np.ndarray, version: int) -> None:
         """One more token for each of `rows`; everything before it counts as cached."""

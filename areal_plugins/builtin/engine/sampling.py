@@ -67,7 +67,7 @@ def sample(logits: torch.Tensor, draws: Draws) -> Drawn:
     """
     greedy = draws.temperature == 0
     limited = ~greedy & ((draws.top_k > 0) | (draws.top_p < 1))
-    kinds = ((greedy, _greedy), (limited, _limited), (~(greedy | limited), _free))
+    kinds = ((~(greedy | limited), _free), (greedy, _greedy), (limited, _limited))
     for chosen, draw in kinds:
         if chosen.all():
             return draw(logits.float(), draws)
@@ -143,6 +143,6 @@ def _invert(weights: torch.Tensor, uniform: torch.Tensor) -> tuple[torch.Tensor,
     The first index where the running sum passes its share of the whole; never one of weight 0, for
     the sum rises only where weights do. Weights that are no numbers give the last index.
     """
-    running = weights.double().cumsum(-1)
+    running = weights.cumsum(-1, dtype=torch.float64)
     index = torch.searchsorted(running, uniform * running[:, -1:], right=True)
     return index.clamp_max_(weights.shape[1] - 1), running

@@ -137,15 +137,18 @@ class Scheduler:
 
     def _close_holes(self) -> None:
         """Move the last rows into the rows that were left, so that attention reads one block."""
-        while self._holes:
-            self.count -= 1
-            if self._holes.pop(self.count, None) is None:
-                hole, member = min(self._holes), self._member(self.count)
-                del self._holes[hole]
-                self.rows.move(member.row, hole)
-                self._cache.copy([member.row], [hole], int(self.rows.state["cached"][hole]))
-                self._members[hole], self._members[member.row] = member, None
-                member.row = hole
+        last, self.count = self.count, self.count - len(self._holes)
+        targets = [row for row in self._holes if row < self.count]
+        sources = [row for row in range(self.count, last) if row not in self._holes]
+        self._holes.clear()
+        if not sources:
+            return
+        self._cache.copy(sources, targets, int(self.rows.state["cached"][sources].max()))
+        self.rows.move(sources, targets)
+        for source, target in zip(sources, targets, strict=True):
+            member = self._member(source)
+            self._members[target], self._members[source] = member, None
+            member.row = target
 
     # --- shared prompts ----------------------------------------------------------------------------
 
@@ -266,8 +269,9 @@ class Scheduler:
         self._holes[member.row] = member
         self.rows.state["limit"][member.row] = 0
         group.running.remove(member)
-        by_token = finish == "stop" and tokens[-1] in group.stop_ids
-        text = self._text(tokens[:-1].tolist() if by_token else tokens.tolist())
+        ids = tokens.tolist()
+        by_token = finish == "stop" and ids[-1] in group.stop_ids
+        text = self._text(ids[:-1] if by_token else ids)
         if finish == "stop" and not by_token and member.watch is not None:
             text = text[: member.watch.end]
         group.deliver(Completion(member.index, tokens, logprobs, versions, finish, text))
