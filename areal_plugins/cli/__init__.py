@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (`sys.argv` by default) and return its exit code."""
     argv = sys.argv[1:] if argv is None else argv
     command = next((word for word in argv if not word.startswith("-")), "")
-    parser = _parser(command)
+    parser = _parser(command, [command] if command in COMMANDS and argv[0] == command else list(COMMANDS))
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help(sys.stderr)
@@ -63,7 +63,8 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _parser(command: str) -> argparse.ArgumentParser:
+def _parser(command: str, shown: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of `command`, among those `shown` in the help: each costs a search for translations."""
     parser = argparse.ArgumentParser(
         prog="areal-plugins",
         description="Asynchronous reinforcement learning of language models and classic policies.",
@@ -71,7 +72,8 @@ def _parser(command: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for name, summary in COMMANDS.items():
+    for name in shown:
+        summary = COMMANDS[name]
         subparser = commands.add_parser(
             name,
             help=summary,

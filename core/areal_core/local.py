@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -13,6 +12,8 @@ from areal_core.errors import InputError
 
 def module_name(path: Path) -> str:
     """The file's module name: the same in every process, different for every path."""
+    import hashlib  # brings OpenSSL, and most specs load no file
+
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
     return f"areal_local_{path.stem}_{digest}"
 

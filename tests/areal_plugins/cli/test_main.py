@@ -101,6 +101,19 @@ def test_checking_a_spec_imports_nothing_heavy(tmp_path):
     assert run(f"{code}; print({heavy} & set(sys.modules))").splitlines()[-1] == "set()"
 
 
+def test_listing_plugins_loads_neither_openssl_nor_json_nor_yaml(monkeypatch):
+    monkeypatch.setenv("AREAL_PLUGINS_AUTOLOAD", "0")
+    code = "import sys; from areal_plugins.cli import main; main(['plugins', 'list'])"
+    assert run(f"{code}; print({{'_hashlib', 'json', 'ruamel.yaml'}} & set(sys.modules))").splitlines()[-1] == "set()"
+
+
+def test_help_lists_every_command_whatever_follows(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help", "check"])
+    shown = capsys.readouterr().out
+    assert all(f"\n    {command}" in shown for command in cli.COMMANDS)
+
+
 def built_options(*argv: str) -> list[str]:
     """The built-in areas whose options' classes a command line builds: most of a light command's time."""
     code = f"import sys; from areal_plugins.cli import main; main({list(argv)!r})"
