@@ -17,6 +17,9 @@ from torch import Tensor
 
 from areal_plugins.builtin.trainer.packing import Layout
 
+_LANES = 8
+"""Numbers in a processor's vector: products and softmax of small rows of another length take twice as long."""
+
 
 class Grid:
     """The attention rows of one layout; its tensors are made once for all layers."""
@@ -113,12 +116,17 @@ def _queries(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _keys(layout: Layout, common: int) -> tuple[np.ndarray, np.ndarray]:
-    """[R, K] packed token of each key and its position, -1 for padding; own tokens begin at column `common`."""
+    """[R, K] packed token of each key and its position, -1 for padding; own tokens begin at column `common`.
+
+    K is a multiple of `_LANES`.
+    """
     shape = layout.rest.shape
     shared = np.broadcast_to(layout.common[:, None], shape)
     first = np.broadcast_to(layout.offsets[:, :1], shape)
     head = _select(np.arange(common), (shared, first, np.zeros(shape, dtype=np.int64)))
-    tail = _select(np.arange(int(layout.rest.max())), (layout.rest, layout.offsets[:, 1:], shared))
+    longest = common + int(layout.rest.max())
+    columns = longest + -longest % _LANES - common
+    tail = _select(np.arange(columns), (layout.rest, layout.offsets[:, 1:], shared))
     tokens, positions = (np.concatenate(pair, axis=1) for pair in zip(head, tail, strict=True))
     return tokens, positions
 

@@ -72,7 +72,12 @@ def test_packed_attention_is_dense_attention_under_the_definitions_mask(layout, 
 
 def test_queries_of_the_common_part_are_shared_out_among_the_rows():
     grid = Grid(Layout(np.array([8]), np.array([[3, 3, 3, 3]])), CPU)
-    assert (grid.rows, grid.queries, grid.keys) == (4, 2 + 3, 8 + 3)
+    assert (grid.rows, grid.queries) == (4, 2 + 3)
+
+
+def test_rows_of_keys_are_filled_up_to_whole_vectors():
+    assert Grid(Layout(np.array([8]), np.array([[3, 3]])), CPU).keys == 16
+    assert Grid(Layout(np.array([5]), np.array([[3, 1]])), CPU).keys == 8
 
 
 @pytest.mark.parametrize("softcap", [None, 2.0])
