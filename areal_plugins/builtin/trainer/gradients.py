@@ -32,7 +32,7 @@ def gradient_norm(parameters: Sequence[nn.Parameter], scale: float) -> float:
         return 0.0
     if scale != 1.0:
         torch._foreach_mul_(grads, 1.0 / scale)
-    return float(torch.nn.utils.get_total_norm(grads))
+    return float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
 
 
 def clip(parameters: Sequence[nn.Parameter], norm: float, most: float | None) -> bool:
