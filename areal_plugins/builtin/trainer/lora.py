@@ -43,7 +43,8 @@ def add_adapters(model: Any, plan: LoraPlan) -> None:
 
 def merged(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Each parameter and saved buffer under the name it has without adapters, tied ones once, adapters merged."""
-    layers = {f"{name}.weight": module for name, module in model.named_modules() if hasattr(module, "lora_A")}
+    named = model.named_modules() if hasattr(model, "peft_config") else ()
+    layers = {f"{name}.weight": module for name, module in named if hasattr(module, "lora_A")}
     seen: set[int] = set()
     for name, tensor in model.state_dict(keep_vars=True).items():
         if ".lora_" in name or id(tensor) in seen:
