@@ -3,7 +3,8 @@
 Every run is the reinforcement stage of `specs/quickstart.yaml` from the same weights as the others of its
 seed: those that the spec's imitation stage ends with. A batch is trained on in several updates, so that
 the policy moves within a step as well, and the trust region of the naive objective (ratios to the policy
-that drew a token) and that of the decoupled one (ratios to the policy before the step) come apart.
+that drew a token) and that of the decoupled one (ratios to the policy before the step) come apart. The learning rate falls to zero, so that the end is not a
+moment of a walk around the optimum.
 With `--work` finished runs stay there, and are not run again.
 `--quick` has too few seeds to prove anything.
 """
@@ -66,10 +67,11 @@ def reinforcement(seed: int, setting: Mapping[str, Any], options: argparse.Names
     spec = quickstart()
     del spec["stages"]
     training = {"max_steps": options.steps, "updates": options.updates, "learning_rate": options.learning_rate}
+    optimizer = {**spec["training"]["optimizer"], "schedule": "linear"}
     return {
         **spec,
         "seed": seed,
-        "training": {**spec["training"], **training},
+        "training": {**spec["training"], **training, "optimizer": optimizer},
         "objective": {**spec["objective"], "decoupled": setting.get("decoupled", True)},
         "pipeline": {**spec["pipeline"], "max_staleness": setting["max_staleness"]},
         "evaluation": {"every": options.steps // 2, "samples": options.tasks},
@@ -180,9 +182,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="two seeds of 0 and 4, few steps")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS), help="settings")
-    parser.add_argument("--steps", type=int, default=120, help="batches of the reinforcement stage")
+    parser.add_argument("--steps", type=int, default=150, help="batches of the reinforcement stage")
     parser.add_argument("--updates", type=int, default=4, help="optimizer steps a batch")
-    parser.add_argument("--learning-rate", type=float, default=3.5e-4)
+    parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--tasks", type=int, default=400, help="held-out tasks of an evaluation")
     parser.add_argument("--work", type=Path, help="where runs are kept, so that a later call goes on")
     parser.add_argument("--markdown", type=Path, help="write the table there as well")
