@@ -25,13 +25,14 @@ from areal_plugins.data import (
     NO_VERSION,
     Batch,
     Completion,
+    EngineStats,
     GenerateRequest,
     TaskRef,
     Trajectory,
     TrajectoryGroup,
     WeightVersion,
 )
-from areal_plugins.protocols import EngineStats, Worker
+from areal_plugins.protocols import Worker
 
 SPARE = 2
 """Requests that the engine has for each of its rows."""

@@ -3,8 +3,8 @@
 Every run is the reinforcement stage of `specs/quickstart.yaml` from the same weights as the others of its
 seed: those that the spec's imitation stage ends with. A batch is trained on in several updates, so that
 the policy moves within a step as well, and the trust region of the naive objective (ratios to the policy
-that drew a token) and that of the decoupled one (ratios to the policy before the step) come apart. The learning rate falls to zero, so that the end is not a
-moment of a walk around the optimum.
+that drew a token) and that of the decoupled one (ratios to the policy before the step) come apart. The
+learning rate falls to zero, so that the end is not a moment of a walk around the optimum.
 With `--work` finished runs stay there, and are not run again.
 `--quick` has too few seeds to prove anything.
 """

@@ -18,9 +18,9 @@ from areal_plugins.cli import INTERRUPTED, add_overrides
 from areal_plugins.cli.progress import Display, duration, open_display
 
 if TYPE_CHECKING:
+    from areal_core.contexts import RunSummary
     from areal_core.manager import Manager
     from areal_core.pipeline.compose import Composition
-    from areal_core.protocols import RunSummary
     from areal_core.spec.experiment import Experiment
 
 EXAMPLES = """\

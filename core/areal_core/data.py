@@ -233,3 +233,23 @@ class WeightOffer:
     mechanism: str
     tensors: tuple[TensorInfo, ...] = ()
     payload: dict[str, Any] = field(factory=dict)
+
+
+@frozen
+class EngineStats:
+    """Since the start: useful tokens drawn, seconds computing, and what is running or waiting now."""
+
+    generated_tokens: int = 0
+    prefilled_tokens: int = 0
+    busy_seconds: float = 0.0
+    running: int = 0
+    waiting: int = 0
+
+
+@frozen
+class Reply:
+    """What a model answered to an environment."""
+
+    text: str
+    tokens: tuple[int, ...]
+    finish: str

@@ -16,6 +16,7 @@ import pluggy
 from areal_core import ENTRY_POINT_GROUP
 
 if TYPE_CHECKING:
+    from areal_core.contexts import RunInfo, RunSummary
     from areal_core.data import TrajectoryGroup, WeightVersion
     from areal_core.descriptors import (
         EngineDescriptor,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         TrainerDescriptor,
         TransportDescriptor,
     )
-    from areal_core.protocols import RunInfo, RunSummary
 
 hookspec = pluggy.HookspecMarker(ENTRY_POINT_GROUP)
 hookimpl = pluggy.HookimplMarker(ENTRY_POINT_GROUP)

@@ -12,16 +12,18 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import field, frozen
-
 if TYPE_CHECKING:
     import numpy as np
 
+    from areal_core.batch import BatchArrays, LossInputs, Targets
+    from areal_core.contexts import Place, StagePlan, WorkerSpec
     from areal_core.data import (
         Batch,
         Completion,
+        EngineStats,
         GenerateRequest,
         Message,
+        Reply,
         Sample,
         Score,
         Task,
@@ -29,162 +31,6 @@ if TYPE_CHECKING:
         WeightOffer,
         WeightVersion,
     )
-
-
-# --- what every factory is told ------------------------------------------------------------------
-
-
-@frozen
-class Place:
-    """Where a worker computes: its rank in its group, and the devices and threads that are its own."""
-
-    rank: int = 0
-    size: int = 1
-    device: str = "cpu"
-    devices: tuple[int, ...] = ()
-    threads: int = 1
-    rendezvous: str = ""
-    parallel: Mapping[str, int] = field(factory=dict)
-
-
-@frozen
-class LoraPlan:
-    """Low-rank adapters: rank, scale `alpha / rank`, dropout, and the modules by name (empty: all linear)."""
-
-    rank: int
-    alpha: float
-    dropout: float = 0.0
-    targets: tuple[str, ...] = ()
-
-
-@frozen
-class ModelContext:
-    """`cache`: a folder for converted models that outlives the run; `work`: one inside the run directory."""
-
-    cache: Path
-    work: Path
-    seed: int
-
-
-@frozen
-class EngineContext:
-    """`model`: the Hugging Face directory to load; `dtype` `auto` lets the engine choose."""
-
-    model: Path
-    dtype: str
-    place: Place
-    seed: int
-    max_concurrent: int
-    interruptible: bool
-    work: Path
-
-
-@frozen
-class TrainerContext:
-    """As `EngineContext`; `micro_batch_tokens` bounds the tokens of one forward pass (0: choose)."""
-
-    model: Path
-    dtype: str
-    place: Place
-    seed: int
-    work: Path
-    lora: LoraPlan | None = None
-    micro_batch_tokens: int = 0
-    activation_checkpointing: bool = False
-    amp: Mapping[str, Any] = field(factory=dict)
-
-
-@frozen
-class TransportContext:
-    """`side` is `trainer` or `engine`. Collective transports get one rendezvous for all ends.
-
-    `mechanism` is the one that trainer, transport and engine have in common; empty: the transport's best.
-    """
-
-    side: str
-    place: Place
-    work: Path
-    verify: bool
-    bucket_bytes: int
-    mechanism: str = ""
-
-
-@frozen
-class EnvironmentContext:
-    """`name` as in the spec; relative paths in options are already absolute.
-
-    `reward` names the reward that the spec gives; None: the environment judges its own tasks.
-    `blocking`: as for rewards.
-    """
-
-    name: str
-    seed: int
-    reward: str | None = None
-    blocking: bool = False
-
-
-@frozen
-class RewardContext:
-    """`blocking`: a verification in another process is waited for on the loop, so that the order
-    of events depends on the seed alone (debug mode).
-    """
-
-    name: str
-    blocking: bool = False
-
-
-@frozen
-class ObjectiveContext:
-    """`sampling.temperature` of the behaviour policy, its length limit, and the sizes of a batch."""
-
-    temperature: float
-    max_new_tokens: int
-    batch_size: int
-    group_size: int
-
-
-@frozen
-class OptimizerContext:
-    """`parameters`: torch parameter groups; `learning_rate` before any schedule."""
-
-    parameters: Sequence[Mapping[str, Any]]
-    learning_rate: float
-
-
-@frozen
-class TrackerContext:
-    """Where a tracker may write, and the run it belongs to."""
-
-    run: RunInfo
-
-
-# --- a run -----------------------------------------------------------------------------------------
-
-
-@frozen
-class RunInfo:
-    """A run by name and place; `spec` is the resolved spec as plain data."""
-
-    name: str
-    directory: Path
-    seed: int
-    spec: Mapping[str, Any] = field(factory=dict, repr=False)
-
-
-@frozen
-class RunSummary:
-    """How a run ended: `done`, `stopped` or `failed`, after how many steps, and with which scores.
-
-    `evaluations` are accuracies as `before/NAME` and `after/NAME` of an environment; `checkpoint` is
-    the last one written, a model directory; empty when there is none.
-    """
-
-    outcome: str
-    steps: int
-    seconds: float
-    evaluations: Mapping[str, float] = field(factory=dict)
-    cause: str = ""
-    checkpoint: str = ""
 
 
 # --- model -----------------------------------------------------------------------------------------
@@ -242,17 +88,6 @@ class ModelSource(Protocol):
 
 
 # --- generation ------------------------------------------------------------------------------------
-
-
-@frozen
-class EngineStats:
-    """Since the start: useful tokens drawn, seconds computing, and what is running or waiting now."""
-
-    generated_tokens: int = 0
-    prefilled_tokens: int = 0
-    busy_seconds: float = 0.0
-    running: int = 0
-    waiting: int = 0
 
 
 class WeightSource(Protocol):
@@ -321,51 +156,6 @@ class Engine(Protocol):
 
 
 # --- training --------------------------------------------------------------------------------------
-
-
-@frozen
-class OptimizerPlan:
-    """`build(context)` makes the optimizer. The schedule counts optimizer steps from the stage's start.
-
-    `total_steps` are the stage's batches, each worth `StagePlan.updates` optimizer steps.
-    """
-
-    build: Callable[[OptimizerContext], Any]
-    learning_rate: float
-    schedule: str = "constant"
-    warmup_steps: int = 0
-    total_steps: int = 0
-    min_ratio: float = 0.0
-    grad_clip: float | None = None
-    on_nonfinite: str = "skip"
-    lag_decay: float = 0.0
-
-
-@frozen
-class CriticPlan:
-    """The value model has the stage's optimizer at its own rate; for `warmup_steps` batches it alone is trained."""
-
-    learning_rate: float
-    warmup_steps: int = 0
-
-
-@frozen
-class StagePlan:
-    """One stage of training: what is optimized and how; `updates` successive optimizer steps a batch.
-
-    Log-probabilities are those of the logits divided by `temperature`: the sampler's, or 1 where
-    nothing was sampled (demonstrations). The reference policy is the model at the stage's start,
-    renewed every `reference_every` batches; None never.
-    """
-
-    name: str
-    objective: Objective
-    optimizer: OptimizerPlan
-    batch_size: int
-    updates: int = 1
-    temperature: float = 1.0
-    critic: CriticPlan | None = None
-    reference_every: int | None = None
 
 
 class Trainer(Protocol):
@@ -437,15 +227,6 @@ class Transport(Protocol):
 # --- tasks and judgement ---------------------------------------------------------------------------
 
 
-@frozen
-class Reply:
-    """What a model answered to an environment."""
-
-    text: str
-    tokens: tuple[int, ...]
-    finish: str
-
-
 class Session(Protocol):
     """One rollout's link to the model; it records every token, so that text is never re-tokenized."""
 
@@ -504,71 +285,6 @@ class Reward(Protocol):
 # --- objective -------------------------------------------------------------------------------------
 
 
-@frozen(eq=False)
-class BatchArrays:
-    """A batch as ragged columns: S trajectories one after another, T units in all, shared prompts left out.
-
-    Per trajectory [S]: `rewards` float64, `group` int64 (0..G-1), `truncated` bool.
-    Per unit [T]: `trajectory` int64 (0..S-1), `mask` float64, `behaviour` float64 (log-probabilities),
-    `lag` int64 (batch step minus version step; 0 where not drawn), and where the objective's
-    capabilities ask for them `reference` (log-probabilities) and `values` (the critic's, of the state
-    before the unit is drawn) float64.
-    """
-
-    step: int
-    rewards: np.ndarray
-    group: np.ndarray
-    truncated: np.ndarray
-    trajectory: np.ndarray
-    mask: np.ndarray
-    behaviour: np.ndarray
-    lag: np.ndarray
-    reference: np.ndarray | None = None
-    values: np.ndarray | None = None
-
-
-@frozen(eq=False)
-class Targets:
-    """What an objective makes of a batch before any gradient: all [T] float64.
-
-    `advantages` a unit; `weights` a unit, already normalized over the whole batch, so that
-    micro-batch losses simply add; `returns` for a critic. `metrics` go into the step's figures.
-
-    Where a batch is split by whole groups into several updates, advantages stay those of the batch and
-    a part's weights are multiplied by S / S_part, whatever the objective: the parts' losses, each
-    weighted by its share of the trajectories, average to the batch's.
-    """
-
-    advantages: np.ndarray
-    weights: np.ndarray
-    returns: np.ndarray | None = None
-    metrics: Mapping[str, float] = field(factory=dict)
-
-
-@frozen(eq=False)
-class LossInputs:
-    """One micro-batch of whole trajectories, as torch tensors [t]; only `logp`, `entropy` and
-    `values` carry gradients. A backend may leave out units whose mask is 0.
-
-    `proximal` is the policy at the start of the step (detached), `trajectory` counts 0..s-1 within
-    the micro-batch. `entropy` is None unless the objective asked for it.
-    """
-
-    logp: Any
-    proximal: Any
-    behaviour: Any
-    advantages: Any
-    weights: Any
-    mask: Any
-    trajectory: Any
-    lag: Any
-    entropy: Any = None
-    reference: Any = None
-    values: Any = None
-    old_values: Any = None
-    returns: Any = None
-
-
 class Objective(Protocol):
     """Pure functions of arrays."""
 
@@ -592,33 +308,6 @@ class Objective(Protocol):
 
 
 # --- execution and records -------------------------------------------------------------------------
-
-
-@frozen
-class ModuleRef:
-    """A component to build in another process: its dotted factory, its options' class and values.
-
-    `files` are local plugin files that must be imported first.
-    """
-
-    kind: str
-    name: str
-    factory: str
-    options_type: str
-    options: Mapping[str, Any] = field(factory=dict)
-    files: tuple[str, ...] = ()
-
-
-@frozen
-class WorkerSpec:
-    """A process to start: what it is called and does (`engine`, `trainer`, `rollout`), where, and how."""
-
-    name: str
-    role: str
-    place: Place
-    environment: Mapping[str, str] = field(factory=dict)
-    python: str | None = None
-    resources: Mapping[str, float] = field(factory=dict)
 
 
 class Peer(Protocol):
@@ -662,19 +351,6 @@ class Worker(Peer, Protocol):
     def kill(self) -> None:
         """End it now."""
         ...
-
-
-@frozen
-class ExecutorContext:
-    """`logs`: where workers' output goes; `files`: local plugins every worker imports first.
-
-    `heartbeat`: seconds of silence after which a worker process counts as hung and is killed.
-    """
-
-    run_id: str
-    logs: Path
-    files: tuple[str, ...] = ()
-    heartbeat: float = 60.0
 
 
 class Executor(Protocol):

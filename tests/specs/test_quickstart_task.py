@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from areal_core.local import load_file
-from areal_plugins.data import Score, Task
-from areal_plugins.protocols import EnvironmentContext, Reply
+from areal_plugins.data import Reply, Score, Task
+from areal_plugins.protocols import EnvironmentContext
 
 FILE = Path(__file__).parents[2] / "specs" / "quickstart_task.py"
 plugin = load_file(FILE)

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from attrs import frozen
 
-from areal_core.data import Completion, GenerateRequest, WeightVersion
-from areal_core.protocols import EngineContext, EngineStats, WeightSource
+from areal_core.contexts import EngineContext
+from areal_core.data import Completion, EngineStats, GenerateRequest, WeightVersion
+from areal_core.protocols import WeightSource
 from areal_plugins import ComponentError, InputError, TransportError
 from areal_plugins.builtin.dtypes import resolve_dtype
 from areal_plugins.builtin.engine import TorchEngineOptions, loading, probe

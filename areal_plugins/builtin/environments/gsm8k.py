@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from functools import partial
 
+from areal_core.contexts import EnvironmentContext
 from areal_core.data import Score, Task
-from areal_core.protocols import EnvironmentContext, Session
+from areal_core.protocols import Session
 from areal_plugins import InputError
 from areal_plugins.builtin.environments.check import GET_GSM8K
 from areal_plugins.builtin.environments.options import Gsm8kOptions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from areal_core.contexts import EnvironmentContext
 from areal_core.data import Task
-from areal_core.protocols import EnvironmentContext
 from areal_plugins.builtin.environments.options import JsonlOptions
 from areal_plugins.builtin.environments.records import Record
 from areal_plugins.builtin.environments.single_turn import SingleTurn, styled

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack, aclosing
 from itertools import count
 from typing import Any, TypeVar
 
+from areal_core.contexts import ExecutorContext, WorkerSpec
 from areal_core.errors import Remote, RemoteError, WorkerLost
-from areal_core.protocols import ExecutorContext, WorkerSpec
 from areal_core.workers.build import import_files
 from areal_core.workers.faults import as_remote
 from areal_core.workers.service import Service, make_service, methods_of

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from areal_core.contexts import ExecutorContext, WorkerSpec
 from areal_core.errors import WorkerLost
-from areal_core.protocols import ExecutorContext, WorkerSpec
 from areal_core.workers.address import HAS_UNIX, Listener
 from areal_core.workers.hello import KEY_VARIABLE, Card, Refused, greet
 from areal_core.workers.service import methods_of, service_class

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from areal_core.protocols import WorkerSpec
+from areal_core.contexts import WorkerSpec
 from areal_core.workers.link import Link
 from areal_core.workers.service import Method
 from areal_core.workers.wire import Wire

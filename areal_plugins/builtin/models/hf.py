@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from areal_core.protocols import ModelContext
+from areal_core.contexts import ModelContext
 from areal_plugins import InputError
 from areal_plugins.builtin.models import HfOptions, is_local
 from areal_plugins.builtin.models.once import made_once

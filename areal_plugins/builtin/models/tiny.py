@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 from safetensors.numpy import save_file
 
-from areal_core.protocols import ModelContext
+from areal_core.contexts import ModelContext
 from areal_plugins import InputError
 from areal_plugins.builtin.models import TinyOptions, tiny_problems
 from areal_plugins.builtin.models.characters import EOS, PAD, write_tokenizer

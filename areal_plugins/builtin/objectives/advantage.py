@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from attrs import field, frozen
 
-from areal_core.protocols import BatchArrays
+from areal_core.batch import BatchArrays
 from areal_plugins.builtin.objectives.options import EqualGroups, Scale
 
 EQUAL = 1e-6

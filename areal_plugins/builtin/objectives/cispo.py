@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from areal_core.protocols import BatchArrays, ObjectiveContext
+from areal_core.batch import BatchArrays
+from areal_core.contexts import ObjectiveContext
 from areal_plugins.builtin.objectives import reward
 from areal_plugins.builtin.objectives.advantage import Estimate, grpo_estimate
 from areal_plugins.builtin.objectives.aggregation import token_mean

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from areal_core.protocols import LossInputs
+from areal_core.batch import LossInputs
 from areal_plugins.builtin.objectives.options import Estimator, PolicyOptions
 from areal_plugins.builtin.objectives.ratio import bounded
 

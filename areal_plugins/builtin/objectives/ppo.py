@@ -6,7 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from areal_core.protocols import BatchArrays, ObjectiveContext
+from areal_core.batch import BatchArrays
+from areal_core.contexts import ObjectiveContext
 from areal_plugins.builtin.objectives import reward
 from areal_plugins.builtin.objectives.advantage import Estimate, whiten
 from areal_plugins.builtin.objectives.aggregation import token_mean

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from areal_core.protocols import LossInputs
+from areal_core.batch import LossInputs
 from areal_plugins.builtin.objectives.options import Level, PolicyOptions
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from areal_core.protocols import BatchArrays
+from areal_core.batch import BatchArrays
 
 
 def lengths(arrays: BatchArrays) -> np.ndarray:

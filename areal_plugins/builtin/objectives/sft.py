@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from areal_core.batch import BatchArrays, LossInputs
+from areal_core.contexts import ObjectiveContext
 from areal_core.descriptors import NoOptions
-from areal_core.protocols import BatchArrays, LossInputs, ObjectiveContext
 from areal_plugins.builtin.objectives.advantage import Estimate
 from areal_plugins.builtin.objectives.aggregation import token_mean
 from areal_plugins.builtin.objectives.weighted import WeightedLoss

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from areal_core.protocols import LossInputs
+from areal_core.batch import LossInputs
 
 if TYPE_CHECKING:
     from torch import Tensor

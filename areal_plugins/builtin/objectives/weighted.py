@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve, frozen
 
-from areal_core.protocols import BatchArrays, LossInputs, Targets
+from areal_core.batch import BatchArrays, LossInputs, Targets
 from areal_plugins.builtin.objectives import kl, reward
 from areal_plugins.builtin.objectives.advantage import Estimate
 from areal_plugins.builtin.objectives.aggregation import Aggregation

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from areal_core.contexts import RewardContext
 from areal_core.data import Sample, Score
-from areal_core.protocols import RewardContext
 from areal_plugins.builtin.rewards.options import FormatOptions
 
 

@@ -11,8 +11,8 @@ import attrs
 import msgspec
 import numpy as np
 
+from areal_core.contexts import RewardContext
 from areal_core.data import Sample, Score
-from areal_core.protocols import RewardContext
 from areal_plugins.builtin.rewards.isolation import IsolatedFunction, Limits
 from areal_plugins.builtin.rewards.options import FunctionOptions
 from areal_plugins.builtin.rewards.target import find

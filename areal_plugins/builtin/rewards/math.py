@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from areal_core.contexts import RewardContext
 from areal_core.data import Sample, Score
-from areal_core.protocols import RewardContext
 from areal_plugins.builtin.rewards.extract import EXTRACTORS
 from areal_plugins.builtin.rewards.isolation import IsolatedFunction, LimitExceeded, Limits
 from areal_plugins.builtin.rewards.options import MathOptions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from areal_core.contexts import RewardContext
 from areal_core.data import Sample, Score
-from areal_core.protocols import RewardContext
 from areal_plugins.builtin.rewards.options import RegexOptions
 
 

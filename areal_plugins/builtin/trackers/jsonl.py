@@ -26,8 +26,8 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
+from areal_core.contexts import TrackerContext
 from areal_core.data import NO_VERSION, Trajectory, TrajectoryGroup, WeightVersion
-from areal_core.protocols import TrackerContext
 from areal_plugins.builtin.trackers import JsonlOptions
 
 GROUPS_A_FILE = 1000

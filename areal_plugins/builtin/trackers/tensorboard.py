@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from areal_core.contexts import TrackerContext
 from areal_core.data import TrajectoryGroup
-from areal_core.protocols import TrackerContext
 from areal_plugins.builtin.trackers import TensorboardOptions
 
 

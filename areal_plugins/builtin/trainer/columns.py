@@ -9,7 +9,7 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from areal_core.protocols import BatchArrays, LossInputs, Targets
+from areal_core.batch import BatchArrays, LossInputs, Targets
 from areal_plugins.builtin.trainer.packing import Packed
 
 

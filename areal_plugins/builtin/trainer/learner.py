@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from areal_core.protocols import OptimizerContext, OptimizerPlan
+from areal_core.contexts import OptimizerContext, OptimizerPlan
 from areal_plugins.builtin.trainer import gradients
 from areal_plugins.builtin.trainer.optimizer import parameter_groups
 

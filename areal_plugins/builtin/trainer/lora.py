@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from areal_core.protocols import LoraPlan
+from areal_core.contexts import LoraPlan
 from areal_plugins import InputError
 
 _NAME = "default"

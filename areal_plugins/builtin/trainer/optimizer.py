@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from areal_core.protocols import OptimizerContext
+from areal_core.contexts import OptimizerContext
 from areal_plugins.builtin.trainer import AdamWOptions
 
 _FUSED = {"cpu", "cuda"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from areal_core.protocols import OptimizerPlan
+from areal_core.contexts import OptimizerPlan
 
 
 def learning_rate(plan: OptimizerPlan, step: int, updates: int = 1, mean_lag: float = 0.0) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from attrs import evolve
 from torch import Tensor
 
-from areal_core.protocols import BatchArrays
+from areal_core.batch import BatchArrays
 from areal_plugins.builtin.trainer.micro import Micro, place
 from areal_plugins.builtin.trainer.packing import Packed
 from areal_plugins.builtin.trainer.policy import Policy, evaluating

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from areal_core.protocols import CriticPlan, StagePlan
+from areal_core.contexts import CriticPlan, StagePlan
 from areal_plugins import InputError
 from areal_plugins.builtin.trainer.learner import Learner
 from areal_plugins.builtin.trainer.policy import Policy

@@ -9,9 +9,9 @@ import attrs
 import torch
 from torch import Tensor
 
+from areal_core.contexts import StagePlan, TrainerContext
 from areal_core.data import Batch
 from areal_core.errors import CheckpointError
-from areal_core.protocols import StagePlan, TrainerContext
 from areal_plugins import ComponentError, InputError
 from areal_plugins.builtin.dtypes import resolve_dtype
 from areal_plugins.builtin.trainer import TorchTrainerOptions, export, figures, state

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from attrs import frozen
 
+from areal_core.batch import BatchArrays
 from areal_core.data import NO_VERSION, Batch, Trajectory
 from areal_core.errors import InputError
-from areal_core.protocols import BatchArrays
 
 _STEP_BITS = (1 << 40) - 1
 """The step inside a version's code, see `areal_core.data.WeightVersion`."""

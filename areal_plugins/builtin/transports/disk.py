@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
+from areal_core.contexts import TransportContext
 from areal_core.data import WeightOffer, WeightVersion
-from areal_core.protocols import TransportContext
 from areal_plugins import TransportError
 from areal_plugins.builtin.transports import DiskOptions
 from areal_plugins.builtin.transports.manifest import problems, read_manifest, write_manifest

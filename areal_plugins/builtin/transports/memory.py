@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
+from areal_core.contexts import TransportContext
 from areal_core.data import WeightOffer, WeightVersion
-from areal_core.protocols import TransportContext
 from areal_plugins import TransportError
 from areal_plugins.builtin.transports.source import Source, expect
 from areal_plugins.builtin.transports.tensor import describe, drain, reproduce

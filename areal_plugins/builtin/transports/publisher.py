@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from areal_core.contexts import TransportContext
 from areal_core.data import TensorInfo, WeightVersion
-from areal_core.protocols import TransportContext
 from areal_plugins import TransportError
 from areal_plugins.builtin.transports.ownership import OwnedDirectory, sweep
 from areal_plugins.builtin.transports.segment import Segment

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from areal_core.contexts import TransportContext
 from areal_core.data import WeightOffer, WeightVersion
-from areal_core.protocols import TransportContext
 from areal_plugins import InputError, TransportError
 from areal_plugins.builtin.transports import ShmOptions
 from areal_plugins.builtin.transports.publisher import Publisher

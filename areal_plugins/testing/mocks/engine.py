@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 import numpy as np
 from attrs import define, field
 
-from areal_core.data import Completion, Finish, GenerateRequest, WeightVersion
+from areal_core.contexts import EngineContext
+from areal_core.data import Completion, EngineStats, Finish, GenerateRequest, WeightVersion
 from areal_core.errors import ComponentError
-from areal_core.protocols import EngineContext, EngineStats, WeightSource
+from areal_core.protocols import WeightSource
 from areal_core.workers.seeds import derive
 from areal_plugins.testing.mocks import EngineOptions, model
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from areal_core.contexts import EnvironmentContext
 from areal_core.data import Score, Task
-from areal_core.protocols import EnvironmentContext, Session
+from areal_core.protocols import Session
 from areal_core.workers.seeds import derive
 from areal_plugins.testing.mocks import EnvironmentOptions
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from areal_core.contexts import ExecutorContext, WorkerSpec
 from areal_core.errors import WorkerLost
-from areal_core.protocols import ExecutorContext, WorkerSpec
 from areal_plugins.builtin.executors.inline import InlineExecutor, InlineWorker
 from areal_plugins.testing.mocks import ExecutorOptions
 

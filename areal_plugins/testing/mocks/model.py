@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from areal_core.contexts import ModelContext
 from areal_core.data import Message
-from areal_core.protocols import ModelContext
 
 
 def make(_options: object, context: ModelContext) -> MockModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from areal_core.protocols import Place
+from areal_core.contexts import Place
 
 
 class MockPlatform:

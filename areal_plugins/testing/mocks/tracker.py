@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from areal_core.contexts import TrackerContext
 from areal_core.data import TrajectoryGroup
-from areal_core.protocols import TrackerContext
 from areal_plugins.testing.mocks import TrackerOptions
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from areal_core.contexts import OptimizerContext, StagePlan, TrainerContext
 from areal_core.data import NO_VERSION, Batch, Trajectory, WeightVersion
-from areal_core.protocols import OptimizerContext, StagePlan, TrainerContext
 from areal_plugins.testing.mocks import TrainerOptions, model
 from areal_plugins.testing.mocks.engine import spell
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from areal_core.contexts import TransportContext
 from areal_core.data import WeightOffer, WeightVersion
 from areal_core.errors import TransportError
-from areal_core.protocols import TransportContext
 from areal_plugins.testing.mocks import TransportOptions
 
 _SHELVES: defaultdict[str, dict[WeightVersion, dict[str, Any]]] = defaultdict(dict)

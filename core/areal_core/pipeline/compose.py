@@ -9,20 +9,12 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from areal_core.contexts import CriticPlan, LoraPlan, ModuleRef, ObjectiveContext, Place, WorkerSpec
 from areal_core.data import Sampling, WeightVersion
 from areal_core.errors import InputError
 from areal_core.pipeline.staleness import Bound
 from areal_core.pipeline.weights import Route
-from areal_core.protocols import (
-    CriticPlan,
-    LoraPlan,
-    ModuleRef,
-    Objective,
-    ObjectiveContext,
-    Place,
-    Platform,
-    WorkerSpec,
-)
+from areal_core.protocols import Objective, Platform
 from areal_core.spec.experiment import Experiment, Selected, Stage
 from areal_core.spec.model import EvaluationSpec, LoraSpec, PipelineSpec, PoolSpec, SamplingSpec
 from areal_core.workers.build import build, make_ref

@@ -12,6 +12,7 @@ from typing import Any
 import pluggy
 from attrs import evolve
 
+from areal_core.contexts import RunSummary
 from areal_core.data import WeightVersion
 from areal_core.errors import ArealError, CheckpointError, RunFailed
 from areal_core.pipeline import checkpoint
@@ -27,7 +28,6 @@ from areal_core.pipeline.run import Watcher
 from areal_core.pipeline.stopwatch import Stopwatch
 from areal_core.pipeline.train import StageRun
 from areal_core.pipeline.weights import Weights
-from areal_core.protocols import RunSummary
 
 OBSERVERS_GRACE = 30.0
 """Seconds that observers and trackers get to finish once the run has ended."""

@@ -9,11 +9,12 @@ from typing import Any
 
 from attrs import define
 
+from areal_core.contexts import WorkerSpec
 from areal_core.errors import ArealError, WorkerLost
 from areal_core.pipeline.background import Background
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
-from areal_core.protocols import Executor, Worker, WorkerSpec
+from areal_core.protocols import Executor, Worker
 from areal_core.workers.group import WorkerGroup
 
 GRACE = 10.0

@@ -15,8 +15,9 @@ from typing import Any
 
 import pluggy
 
+from areal_core.contexts import RunInfo, RunSummary
 from areal_core.data import TrajectoryGroup, WeightVersion
-from areal_core.protocols import RunInfo, RunSummary, Tracker
+from areal_core.protocols import Tracker
 
 TRIES = 10
 """Times an observer may raise before it is given up."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pluggy
 
+from areal_core.contexts import ExecutorContext, RunInfo, TrackerContext
 from areal_core.pipeline.background import Background, Stop
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition
@@ -17,7 +18,7 @@ from areal_core.pipeline.observers import Observers
 from areal_core.pipeline.run import Run, Watcher
 from areal_core.pipeline.rundir import RunDirectory
 from areal_core.pipeline.trace import Trace
-from areal_core.protocols import Executor, ExecutorContext, RunInfo, Tracker, TrackerContext
+from areal_core.protocols import Executor, Tracker
 from areal_core.spec.experiment import Selected
 from areal_core.workers.build import build, make_ref
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from attrs import field, frozen
 
+from areal_core.contexts import RunInfo
 from areal_core.pipeline.background import Background, Stop
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Event, Events
@@ -14,7 +15,6 @@ from areal_core.pipeline.metrics import Tally
 from areal_core.pipeline.observers import Observers
 from areal_core.pipeline.rundir import RunDirectory
 from areal_core.pipeline.trace import Trace
-from areal_core.protocols import RunInfo
 
 
 @frozen

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from areal_core.data import EngineStats
 from areal_core.errors import RemoteError, WorkerLost
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.run import Run, StepReport
 from areal_core.pipeline.weights import Weights
-from areal_core.protocols import EngineStats, Worker
+from areal_core.protocols import Worker
 
 SPAN = 10
 """Steps over which rates are taken."""

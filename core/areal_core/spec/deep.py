@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from areal_core.contexts import ModuleRef
 from areal_core.errors import Finding, PluginError
-from areal_core.protocols import ModuleRef
 from areal_core.spec.findings import Report, locate, tidy
 from areal_core.spec.resolve import Draft, Examined
 from areal_core.spec.structure import Part

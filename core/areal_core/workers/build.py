@@ -9,9 +9,9 @@ from functools import cache, reduce
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from areal_core.contexts import ModuleRef
 from areal_core.errors import ArealError, PluginError
 from areal_core.local import load_file
-from areal_core.protocols import ModuleRef
 from areal_core.workers.faults import blaming
 
 if TYPE_CHECKING:

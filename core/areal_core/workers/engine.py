@@ -9,9 +9,10 @@ from pathlib import Path
 
 from attrs import frozen
 
-from areal_core.data import Completion, GenerateRequest, WeightOffer, WeightVersion
+from areal_core.contexts import EngineContext
+from areal_core.data import Completion, EngineStats, GenerateRequest, WeightOffer, WeightVersion
 from areal_core.errors import ComponentError
-from areal_core.protocols import Engine, EngineContext, EngineStats, Transport, WeightSource
+from areal_core.protocols import Engine, Transport, WeightSource
 from areal_core.workers.build import build, load, title
 from areal_core.workers.faults import blaming
 from areal_core.workers.lane import Lane

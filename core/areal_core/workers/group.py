@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
+from areal_core.contexts import WorkerSpec
 from areal_core.errors import WorkerLost
-from areal_core.protocols import Executor, Worker, WorkerSpec
+from areal_core.protocols import Executor, Worker
 
 Specs = Callable[[int], Sequence[WorkerSpec]]
 """The ranks of the group's n-th life, counted from 0; each life needs a rendezvous of its own."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
+from areal_core.contexts import CriticPlan, LoraPlan, ModuleRef, ObjectiveContext, Place
 from areal_core.data import Sampling, TaskRef, TrajectoryGroup, WeightVersion
-from areal_core.protocols import CriticPlan, LoraPlan, ModuleRef, ObjectiveContext, Place
 
 
 @frozen

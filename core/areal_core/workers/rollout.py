@@ -13,17 +13,10 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from areal_core.contexts import EnvironmentContext, ModelContext, RewardContext
 from areal_core.data import Task, Trajectory, TrajectoryGroup
 from areal_core.errors import ComponentError, InputError, WorkerLost
-from areal_core.protocols import (
-    Environment,
-    EnvironmentContext,
-    ModelContext,
-    ModelSource,
-    Peer,
-    RewardContext,
-    Tokenizer,
-)
+from areal_core.protocols import Environment, ModelSource, Peer, Tokenizer
 from areal_core.workers.build import build, title
 from areal_core.workers.faults import blamed, blaming
 from areal_core.workers.lane import Lane

@@ -15,6 +15,7 @@ from areal_core.data import (
     Completion,
     Finish,
     Message,
+    Reply,
     Sample,
     Sampling,
     Score,
@@ -23,7 +24,7 @@ from areal_core.data import (
     Trajectory,
 )
 from areal_core.errors import ComponentError, GenerationAborted, InputError
-from areal_core.protocols import Reply, Reward, Tokenizer
+from areal_core.protocols import Reward, Tokenizer
 from areal_core.workers.faults import blamed
 from areal_core.workers.requests import GroupRequests
 from areal_core.workers.seeds import derive

@@ -9,18 +9,10 @@ from typing import Any
 
 from attrs import frozen
 
+from areal_core.contexts import ModelContext, OptimizerContext, OptimizerPlan, StagePlan, TrainerContext
 from areal_core.data import Batch, WeightOffer, WeightVersion
 from areal_core.errors import ComponentError
-from areal_core.protocols import (
-    ModelContext,
-    ModelSource,
-    OptimizerContext,
-    OptimizerPlan,
-    StagePlan,
-    Trainer,
-    TrainerContext,
-    Transport,
-)
+from areal_core.protocols import ModelSource, Trainer, Transport
 from areal_core.workers.build import build, title
 from areal_core.workers.lane import Lane
 from areal_core.workers.plans import ModelPlan, StageOrder, TrainerPlan, TrainResult

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from areal_core.protocols import Place, Transport, TransportContext
+from areal_core.contexts import Place, TransportContext
+from areal_core.protocols import Transport
 from areal_core.workers.build import build
 from areal_core.workers.plans import TransportPlan
 

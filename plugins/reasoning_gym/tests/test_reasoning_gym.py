@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from areal_plugins import InputError
-from areal_plugins.data import Message, Score
-from areal_plugins.protocols import EnvironmentContext, Reply
+from areal_plugins.data import Message, Reply, Score
+from areal_plugins.protocols import EnvironmentContext
 
 SMALL = {"min_terms": 2, "max_terms": 2, "max_digits": 1}
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from areal_core.contexts import EngineContext, Place, TrainerContext, TransportContext
 from areal_core.data import Batch, GenerateRequest, Sampling, TaskRef, Trajectory, TrajectoryGroup, WeightVersion
 from areal_core.errors import TransportError
 from areal_core.pipeline.clock import make_loop
-from areal_core.protocols import EngineContext, Place, TrainerContext, TransportContext
 from areal_plugins.testing import mocks
 from areal_plugins.testing.mocks import engine, model, trainer, transport
 from areal_plugins.testing.mocks.transport import MockSource

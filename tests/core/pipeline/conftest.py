@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import pytest
 
+from areal_core.contexts import RunSummary
 from areal_core.manager import Manager, PluginRecord, State
 from areal_core.pipeline.clock import make_loop
 from areal_core.pipeline.compose import compose
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.events import Event
 from areal_core.pipeline.run import EvaluationReport, StepReport
-from areal_core.protocols import RunSummary
 from areal_core.spec import load_experiment
 from areal_plugins.testing import mocks
 

@@ -7,10 +7,10 @@ import pluggy
 import pytest
 
 from areal_core import ENTRY_POINT_GROUP, hookspecs
+from areal_core.contexts import RunInfo
 from areal_core.data import WeightVersion
 from areal_core.hookspecs import hookimpl
 from areal_core.pipeline.observers import Observers
-from areal_core.protocols import RunInfo
 
 RUN = RunInfo("r", Path(), 0)
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from areal_core.contexts import Place, WorkerSpec
 from areal_core.data import WeightOffer, WeightVersion
 from areal_core.errors import Remote, RemoteError, WorkerLost
 from areal_core.pipeline.background import Background, Stop
@@ -12,7 +13,6 @@ from areal_core.pipeline.events import Events
 from areal_core.pipeline.fleet import Pool
 from areal_core.pipeline.trace import Trace
 from areal_core.pipeline.weights import Route, Weights
-from areal_core.protocols import Place, WorkerSpec
 
 
 class Worker:

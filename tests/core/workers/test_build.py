@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from attrs import evolve, field, frozen
 
+from areal_core.contexts import ModuleRef
 from areal_core.descriptors import RewardDescriptor
 from areal_core.errors import ComponentError, InputError, PluginError
 from areal_core.local import load_file
-from areal_core.protocols import ModuleRef
 from areal_core.spec.experiment import Selected
 from areal_core.workers.build import build, import_files, make_ref
 

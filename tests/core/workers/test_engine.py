@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from areal_core.contexts import ModuleRef, Place
 from areal_core.data import Completion, GenerateRequest, Sampling, WeightOffer, WeightVersion
 from areal_core.errors import ComponentError, TransportError
 from areal_core.local import load_file
-from areal_core.protocols import ModuleRef, Place
 from areal_core.workers.engine import EngineService
 from areal_core.workers.plans import EnginePlan, TransportPlan
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from areal_core.contexts import Place, WorkerSpec
 from areal_core.errors import Remote, RemoteError, WorkerLost
-from areal_core.protocols import Place, WorkerSpec
 from areal_core.workers import group
 from areal_core.workers.group import WorkerGroup
 

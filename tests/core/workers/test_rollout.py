@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from attrs import frozen
 
+from areal_core.contexts import EnvironmentContext, ModuleRef, RewardContext
 from areal_core.data import (
     NO_VERSION,
     Completion,
@@ -23,7 +24,6 @@ from areal_core.data import (
     WeightVersion,
 )
 from areal_core.errors import ComponentError, GenerationAborted, InputError, Remote, RemoteError, WorkerLost
-from areal_core.protocols import EnvironmentContext, ModuleRef, RewardContext
 from areal_core.workers.plans import EnvironmentPlan, GroupOrder, GroupResult, ModelPlan, RolloutPlan
 from areal_core.workers.rollout import RolloutService
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from areal_core.contexts import ModuleRef, ObjectiveContext, Place
 from areal_core.data import Batch, WeightVersion
 from areal_core.errors import ComponentError
 from areal_core.local import load_file
-from areal_core.protocols import ModuleRef, ObjectiveContext, Place
 from areal_core.workers.plans import ModelPlan, StageOrder, TrainerPlan, TransportPlan
 from areal_core.workers.trainer import TrainerService
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from areal_core.data import Completion, GenerateRequest, TensorInfo, WeightOffer, WeightVersion
+from areal_core.data import Completion, EngineStats, GenerateRequest, TensorInfo, WeightOffer, WeightVersion
 from areal_core.errors import InputError, TransportError
-from areal_core.protocols import EngineStats
 
 
 @frozen

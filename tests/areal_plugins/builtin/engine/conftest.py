@@ -14,8 +14,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+from areal_core.contexts import EngineContext, Place
 from areal_core.data import Completion, GenerateRequest, Sampling, WeightVersion
-from areal_core.protocols import EngineContext, Place
 from areal_plugins.builtin.engine import TorchEngineOptions
 from areal_plugins.builtin.engine.engine import TorchEngine
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from areal_core.data import Message, Score
-from areal_core.protocols import EnvironmentContext, Reply
+from areal_core.contexts import EnvironmentContext
+from areal_core.data import Message, Reply, Score
 from areal_plugins import InputError
 from areal_plugins.builtin.environments.gsm8k import Gsm8k, judge, make
 from areal_plugins.builtin.environments.options import INSTRUCTION, Gsm8kOptions

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from areal_core.data import Message, Score, Task
-from areal_core.protocols import EnvironmentContext, Reply
+from areal_core.contexts import EnvironmentContext
+from areal_core.data import Message, Reply, Score, Task
 from areal_plugins import InputError
 from areal_plugins.builtin.environments.jsonl import make
 from areal_plugins.builtin.environments.options import Fields, JsonlOptions

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from areal_core.contexts import ExecutorContext, Place, WorkerSpec
 from areal_core.errors import InputError, PluginError, RemoteError, WorkerLost
 from areal_core.local import load_file
-from areal_core.protocols import ExecutorContext, Place, WorkerSpec
 from areal_plugins.builtin.executors.inline import InlineExecutor, InlineWorker
 
 ERRANDS = Path(__file__).with_name("errands.py")

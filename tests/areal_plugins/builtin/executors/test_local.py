@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from attrs import frozen
 
+from areal_core.contexts import ExecutorContext, Place, WorkerSpec
 from areal_core.errors import InputError, RemoteError, WorkerLost
 from areal_core.local import load_file
-from areal_core.protocols import ExecutorContext, Place, WorkerSpec
 from areal_core.workers import hello
 from areal_core.workers.address import connect
 from areal_core.workers.dial import dial
@@ -468,7 +468,7 @@ CONTROLLER = """
 import asyncio, sys
 from pathlib import Path
 from areal_core.local import load_file
-from areal_core.protocols import ExecutorContext, Place, WorkerSpec
+from areal_core.contexts import ExecutorContext, Place, WorkerSpec
 from areal_plugins.builtin.executors import LocalOptions
 from areal_plugins.builtin.executors.local import LocalExecutor
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from areal_core.protocols import ModelContext
+from areal_core.contexts import ModelContext
 from areal_core.spec.model import Spec
 from areal_plugins import CheckContext, InputError, Severity
 from areal_plugins.builtin.models import HfOptions, TinyOptions, check_hf, is_local

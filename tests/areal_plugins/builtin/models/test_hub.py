@@ -12,7 +12,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 
-from areal_core.protocols import ModelContext
+from areal_core.contexts import ModelContext
 from areal_plugins import InputError
 from areal_plugins.builtin.models import HfOptions, TinyOptions
 from areal_plugins.builtin.models.hf import HfSource

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
+from areal_core.contexts import ModelContext
 from areal_core.data import Message
-from areal_core.protocols import ModelContext
 from areal_core.spec.model import Spec
 from areal_plugins import CheckContext, InputError
 from areal_plugins.builtin.models import PRINTABLE, TinyOptions, check_tiny

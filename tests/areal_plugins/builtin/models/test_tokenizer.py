@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from areal_core.protocols import ModelContext
+from areal_core.contexts import ModelContext
 from areal_plugins import InputError
 from areal_plugins.builtin.models import TinyOptions
 from areal_plugins.builtin.models.tiny import TinySource

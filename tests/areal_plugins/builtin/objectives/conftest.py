@@ -11,7 +11,9 @@ import pytest
 import torch
 from attrs import evolve, frozen
 
-from areal_core.protocols import BatchArrays, LossInputs, Objective, ObjectiveContext
+from areal_core.batch import BatchArrays, LossInputs
+from areal_core.contexts import ObjectiveContext
+from areal_core.protocols import Objective
 from areal_plugins.builtin.objectives import DESCRIPTORS
 
 CONTEXT = ObjectiveContext(temperature=1.0, max_new_tokens=8, batch_size=8, group_size=4)

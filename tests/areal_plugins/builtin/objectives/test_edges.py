@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from areal_core.protocols import BatchArrays, Objective
+from areal_core.batch import BatchArrays
+from areal_core.protocols import Objective
 
 GROUPED = ["grpo", "dr-grpo", "dapo", "gspo", "cispo", "rloo"]
 POLICY = [*GROUPED, "reinforce++", "ppo"]

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from areal_core.protocols import BatchArrays, Objective
+from areal_core.batch import BatchArrays
+from areal_core.protocols import Objective
 
 MASKS = [[1, 1, 1], [1], [1, 0, 1, 1], [1, 1], [1, 1, 1, 1, 1]]
 REWARDS = [1.0, 0.0, 0.5, 0.0, 2.0]

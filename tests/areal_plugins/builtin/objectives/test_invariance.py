@@ -11,7 +11,8 @@ from attrs import evolve, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from areal_core.protocols import BatchArrays, Objective
+from areal_core.batch import BatchArrays
+from areal_core.protocols import Objective
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("grpo", {}),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from areal_core.protocols import BatchArrays, LossInputs
+from areal_core.batch import BatchArrays, LossInputs
 from areal_plugins.builtin.objectives import kl, reward
 from areal_plugins.builtin.objectives.options import Estimator, GrpoOptions
 

@@ -7,7 +7,7 @@ import torch
 from attrs import evolve
 from torch import Tensor
 
-from areal_core.protocols import LossInputs
+from areal_core.batch import LossInputs
 from areal_plugins.builtin.objectives.options import Level, PolicyOptions
 from areal_plugins.builtin.objectives.ratio import at_level, behaviour_weight, trajectory_sum
 

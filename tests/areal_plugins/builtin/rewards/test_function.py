@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from areal_core.contexts import RewardContext
 from areal_core.data import Message, Sample, Score, Task
-from areal_core.protocols import RewardContext
 from areal_plugins import InputError
 from areal_plugins.builtin.rewards.function import Function
 from areal_plugins.builtin.rewards.isolation import CallFailed, LimitExceeded

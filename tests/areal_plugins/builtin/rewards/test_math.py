@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from areal_core.contexts import RewardContext
 from areal_core.data import Sample, Score, Task
-from areal_core.protocols import RewardContext
 from areal_plugins.builtin.rewards import verification
 from areal_plugins.builtin.rewards.isolation import CallFailed, LimitExceeded
 from areal_plugins.builtin.rewards.math import Math

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from areal_core.contexts import RewardContext
 from areal_core.data import Sample, Task
-from areal_core.protocols import RewardContext
 from areal_plugins.builtin.rewards.exact import Exact
 from areal_plugins.builtin.rewards.format import Format
 from areal_plugins.builtin.rewards.length import Length

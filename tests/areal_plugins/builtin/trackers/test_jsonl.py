@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from areal_core.contexts import RunInfo, TrackerContext
 from areal_core.data import NO_VERSION, TaskRef, Trajectory, TrajectoryGroup, WeightVersion
-from areal_core.protocols import RunInfo, TrackerContext
 from areal_plugins.builtin.trackers import JsonlOptions
 from areal_plugins.builtin.trackers.jsonl import JsonlTracker, run_lengths
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from areal_core.protocols import RunInfo, TrackerContext
+from areal_core.contexts import RunInfo, TrackerContext
 from areal_plugins.builtin.trackers import TensorboardOptions
 from areal_plugins.builtin.trackers.tensorboard import TensorboardTracker, hidden
 
@@ -81,7 +81,7 @@ def test_a_run_without_figures_leaves_no_file(context: TrackerContext) -> None:
 def test_it_does_not_load_torch(tmp_path: Path) -> None:
     code = f"""
 import sys, pathlib
-from areal_core.protocols import RunInfo, TrackerContext
+from areal_core.contexts import RunInfo, TrackerContext
 from areal_plugins.builtin.trackers import TensorboardOptions
 from areal_plugins.builtin.trackers.tensorboard import TensorboardTracker
 tracker = TensorboardTracker(TensorboardOptions(), TrackerContext(RunInfo("run", pathlib.Path({str(tmp_path)!r}), 0)))

@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from areal_core.contexts import ObjectiveContext, OptimizerContext, OptimizerPlan, Place, StagePlan, TrainerContext
 from areal_core.data import Batch, TaskRef, Trajectory, TrajectoryGroup, WeightVersion
-from areal_core.protocols import ObjectiveContext, OptimizerContext, OptimizerPlan, Place, StagePlan, TrainerContext
 from areal_plugins.builtin.objectives.grpo import grpo
 from areal_plugins.builtin.objectives.options import GrpoOptions
 from areal_plugins.builtin.trainer import AdamWOptions, TorchTrainerOptions

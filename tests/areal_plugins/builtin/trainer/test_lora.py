@@ -6,7 +6,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from areal_core.protocols import LoraPlan, ObjectiveContext
+from areal_core.contexts import LoraPlan, ObjectiveContext
 from areal_plugins import InputError
 from areal_plugins.builtin.objectives.grpo import grpo
 from areal_plugins.builtin.objectives.options import GrpoOptions

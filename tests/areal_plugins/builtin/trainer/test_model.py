@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from areal_core.protocols import Place, TrainerContext
+from areal_core.contexts import Place, TrainerContext
 from areal_plugins import InputError
 from areal_plugins.builtin.trainer import model as module
 from areal_plugins.builtin.trainer import trainer as trainer_module

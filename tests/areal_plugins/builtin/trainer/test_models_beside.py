@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from areal_core.protocols import LoraPlan
+from areal_core.contexts import LoraPlan
 from areal_plugins.builtin.trainer.micro import place
 from areal_plugins.builtin.trainer.packing import pack, split
 from areal_plugins.builtin.trainer.reference import Snapshot

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from areal_core.protocols import OptimizerContext
+from areal_core.contexts import OptimizerContext
 from areal_plugins.builtin.trainer import AdamWOptions
 from areal_plugins.builtin.trainer.optimizer import adamw, parameter_groups
 

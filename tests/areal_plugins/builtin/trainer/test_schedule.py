@@ -1,6 +1,6 @@
 import pytest
 
-from areal_core.protocols import OptimizerPlan
+from areal_core.contexts import OptimizerPlan
 from areal_plugins.builtin.trainer.schedule import learning_rate
 
 

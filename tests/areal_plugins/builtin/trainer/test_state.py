@@ -3,8 +3,8 @@ import pytest
 import torch
 from attrs import evolve
 
+from areal_core.contexts import CriticPlan, LoraPlan, ObjectiveContext
 from areal_core.errors import CheckpointError
-from areal_core.protocols import CriticPlan, LoraPlan, ObjectiveContext
 from areal_plugins import ComponentError
 from areal_plugins.builtin.objectives.grpo import grpo
 from areal_plugins.builtin.objectives.options import GrpoOptions, PpoOptions

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
-from areal_core.protocols import CriticPlan, ObjectiveContext, Targets
+from areal_core.batch import Targets
+from areal_core.contexts import CriticPlan, ObjectiveContext
 from areal_plugins import ComponentError
 from areal_plugins.builtin.objectives.grpo import grpo
 from areal_plugins.builtin.objectives.gspo import gspo

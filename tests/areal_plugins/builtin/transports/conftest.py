@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from areal_core.protocols import Place, TransportContext
+from areal_core.contexts import Place, TransportContext
 from areal_plugins.builtin.transports import DESCRIPTORS, DiskOptions, ShmOptions
 from areal_plugins.builtin.transports.disk import DiskTransport
 from areal_plugins.builtin.transports.memory import MemoryTransport

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from areal_core.contexts import Place, TransportContext
 from areal_core.data import WeightVersion
-from areal_core.protocols import Place, TransportContext
 from areal_plugins.builtin.transports import ShmOptions
 from areal_plugins.builtin.transports.shm import ShmTransport
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from areal_core.contexts import Place, TransportContext
 from areal_core.data import WeightOffer, WeightVersion
-from areal_core.protocols import Place, TransportContext
 from areal_plugins import TransportError
 from areal_plugins.builtin.transports import DiskOptions
 from areal_plugins.builtin.transports.disk import DiskTransport

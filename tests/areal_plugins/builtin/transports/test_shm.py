@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 
+from areal_core.contexts import Place, TransportContext
 from areal_core.data import WeightOffer, WeightVersion
-from areal_core.protocols import Place, TransportContext
 from areal_plugins import InputError, TransportError
 from areal_plugins.builtin.transports import ShmOptions
 from areal_plugins.builtin.transports.shm import ShmTransport
