@@ -181,11 +181,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--rows", type=int, help="answers that the engine works on at once; those that balance both pools"
     )
-    parser.add_argument("--batch", type=int, default=128, help="trajectories a step")
+    parser.add_argument("--batch", type=int, help="trajectories a step")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     options.steps = options.steps or (6 if options.quick else 20)
     options.left_out = options.left_out or (3 if options.quick else 6)
+    options.batch = options.batch or (64 if options.quick else 128)
     options.seconds = options.seconds or (8.0 if options.quick else 20.0)
     return options
 
