@@ -33,7 +33,15 @@ from areal_core.descriptors import (
     TransportCapabilities,
     TransportDescriptor,
 )
-from areal_core.errors import ArealError, ComponentError, Finding, InputError, Severity, TransportError
+from areal_core.errors import (
+    ArealError,
+    ComponentError,
+    Finding,
+    InputError,
+    PromptTooLong,
+    Severity,
+    TransportError,
+)
 from areal_core.hookspecs import hookimpl
 
 if TYPE_CHECKING:
@@ -64,6 +72,7 @@ __all__ = [
     "ParallelismDescriptor",
     "PlatformCapabilities",
     "PlatformDescriptor",
+    "PromptTooLong",
     "RewardCapabilities",
     "RewardDescriptor",
     "Severity",

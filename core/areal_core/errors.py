@@ -85,6 +85,10 @@ class InputError(ArealError):
         return f"{self.where}: {self.problem}" + (f" ({self.way_out})" if self.way_out else "")
 
 
+class PromptTooLong(InputError):
+    """A prompt leaves its engine no room for a token."""
+
+
 class PluginError(ArealError):
     """A plugin that the spec or the command names cannot be used."""
 

@@ -123,7 +123,8 @@ class Engine(Protocol):
         """Yield each of the `n` completions as it ends; the prompt is prefilled once for all.
 
         Raises:
-            InputError: the prompt is empty or leaves no room for a token; names the request.
+            PromptTooLong: the prompt leaves no room for a token; names the request.
+            InputError: the prompt is empty, or the request makes no sense otherwise.
 
         """
         ...
@@ -237,7 +238,8 @@ class Session(Protocol):
         """The model's next turn. `prompt` opens the conversation; None continues after `append`.
 
         `overrides` are fields of `Sampling`. Members of a group that ask the same at the same time
-        share one request.
+        share one request. Where a conversation has filled the model's context the reply is empty, with
+        finish `length`; a first prompt that does is an error of input.
         """
         ...
 

@@ -8,7 +8,7 @@ from functools import partial
 from attrs import frozen
 
 from areal_core.data import Completion, GenerateRequest
-from areal_plugins import InputError
+from areal_plugins import InputError, PromptTooLong
 from areal_plugins.builtin.engine.groups import Group
 from areal_plugins.builtin.engine.loading import Text
 from areal_plugins.builtin.engine.stop import StopStrings
@@ -27,11 +27,16 @@ class Intake:
         """The request as the scheduler takes it.
 
         Raises:
+            PromptTooLong: it leaves no room for a token.
             InputError: it cannot be served; names the request.
 
         """
+        where = f"request {request.id}"
         for problem, way_out in self._problems(request):
-            raise InputError(f"request {request.id}", problem, way_out)
+            raise InputError(where, problem, way_out)
+        if len(request.tokens) >= self.longest:
+            problem = f"the prompt of {len(request.tokens)} tokens leaves no room in {self.longest}"
+            raise PromptTooLong(where, problem, "shorten it, or raise max_model_len or kv_tokens of the engine")
         stops = request.sampling.stop
         return Group(
             request=request,
@@ -51,9 +56,6 @@ class Intake:
             yield "the prompt is empty", ""
         elif prompt.min() < 0 or prompt.max() >= self.vocabulary:
             yield f"the prompt holds a token outside the vocabulary of {self.vocabulary}", "use the model's tokenizer"
-        if len(prompt) >= self.longest:
-            way_out = "shorten it, or raise max_model_len or kv_tokens of the engine"
-            yield f"the prompt of {len(prompt)} tokens leaves no room in {self.longest}", way_out
         if sampling.stop and (self.text.tokenizer is None or "" in sampling.stop):
             yield "stop strings need a tokenizer beside the model, and are not empty", "use stop_token_ids"
 

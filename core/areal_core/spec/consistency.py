@@ -91,7 +91,10 @@ def endpoint(scene: Scene) -> Conflicts:
 
 
 def placement(scene: Scene) -> Conflicts:
-    """Colocated pools are one."""
+    """Colocated pools are one, and no engine sleeps yet while the trainer works."""
+    if scene.spec.placement == "colocated":
+        message = "engines that share the trainer's devices do not sleep in this version"
+        yield conflict("idle-section", message, "placement", hint="use disjoint", severity=Severity.UNAVAILABLE)
     train, infer = scene.spec.resources.train, scene.spec.resources.infer
     if scene.spec.placement == "colocated" and train.devices != infer.devices:
         message = f"colocated pools share devices, and train has {train.devices} where infer has {infer.devices}"

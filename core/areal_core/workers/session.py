@@ -23,7 +23,7 @@ from areal_core.data import (
     TaskRef,
     Trajectory,
 )
-from areal_core.errors import ComponentError, GenerationAborted, InputError
+from areal_core.errors import ComponentError, GenerationAborted, InputError, PromptTooLong, RemoteError
 from areal_core.protocols import Reward, Tokenizer
 from areal_core.workers.faults import blamed
 from areal_core.workers.requests import GroupRequests
@@ -234,6 +234,9 @@ class RolloutSession:
             if completion.finish == "abort":
                 raise GenerationAborted(self._play.requests.engine, f"of {self._play.ref}")
         except Exception as error:
+            if self._turns and isinstance(error, RemoteError) and error.error.type == PromptTooLong.__name__:
+                self.doing = "the environment"
+                return _nothing(self.member)
             self.failure = error
             raise
         self._turns += 1
@@ -250,6 +253,12 @@ class RolloutSession:
         if self._said is None:
             raise RuntimeError(f"cannot {operation}: the model was not asked yet; open with generate(prompt)")
         return self._said
+
+
+def _nothing(member: int) -> Completion:
+    """What a model says whose context is full."""
+    tokens, logprobs, versions = (np.zeros(0, dtype=kind) for kind in (np.int32, np.float32, np.int64))
+    return Completion(member, tokens, logprobs, versions, "length")
 
 
 def sound(verdict: Any) -> Score:

@@ -56,6 +56,7 @@ def test_a_contradiction_is_an_error_where_it_is_written(complete, errors, text,
         ("resources: {train: {num_nodes: 2}}", "too-many-nodes"),
         ("training: {amp: {enabled: true, dtype: fp16}}", "wrong-precision"),
         ("inference: {serve: {port: 8000}}", "idle-section"),
+        ("placement: colocated", "idle-section"),
     ],
 )
 def test_what_may_be_right_elsewhere_is_unavailable(check, complete, text, code):

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from areal_core.data import NO_VERSION, Completion, Message, Sampling, Score, Task, TaskRef
+from areal_core.data import NO_VERSION, Completion, Message, Reply, Sampling, Score, Task, TaskRef, Trajectory
+from areal_core.errors import Remote, RemoteError
 from areal_core.workers.session import Judge, Opening, Play, Prompts, RolloutSession, Transcript, sound
 
 REF = TaskRef("world", "train", 0)
@@ -40,7 +41,10 @@ class Requests:
     def ask(self, tokens: np.ndarray, sampling: Sampling, stream: tuple[int, int]) -> asyncio.Future[Completion]:
         self.asked.append(tokens.tolist())
         answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        answer.set_result(self.completions.pop(0))
+        if self.completions:
+            answer.set_result(self.completions.pop(0))
+        else:
+            answer.set_exception(RemoteError("engine-0", "generate", Remote("PromptTooLong", "no room", exit_code=2)))
         return answer
 
 
@@ -88,6 +92,29 @@ def test_a_trajectory_is_what_was_read_and_drawn_in_order(turns: list[Any]) -> N
     assert list(zip(*(columns[name].tolist() for name in columns), strict=True)) == expected
     tokens = columns["tokens"].tolist()
     assert all(asked == tokens[: len(asked)] for asked in requests.asked)
+
+
+def test_a_conversation_that_fills_the_context_goes_on_without_the_model() -> None:
+    async def converse() -> tuple[Reply, Trajectory]:
+        session = RolloutSession(play(Requests([completion([(5, -1.0, 0)])])), 0)
+        await session.generate("a bc def")
+        session.append("and then")
+        reply = await session.generate()
+        return reply, session.trajectory(Score(1.0))
+
+    reply, trajectory = asyncio.run(converse())
+    assert (reply.text, reply.tokens, reply.finish) == ("", (), "length")
+    assert trajectory.finish == "length"
+    assert trajectory.columns["mask"].tolist() == [0, 0, 0, 1, 0, 0]
+
+
+def test_a_first_prompt_that_fills_the_context_is_an_error_of_input() -> None:
+    async def open_with_too_much() -> None:
+        await RolloutSession(play(Requests([])), 0).generate("a bc def")
+
+    with pytest.raises(RemoteError, match="no room") as raised:
+        asyncio.run(open_with_too_much())
+    assert raised.value.exit_code == 2
 
 
 @given(st.lists(st.integers(0, 9), min_size=1))
