@@ -168,13 +168,6 @@ class Trajectory:
     def trained_units(self) -> int:
         return int(np.count_nonzero(self.columns["mask"]))
 
-    @property
-    def oldest(self) -> WeightVersion | None:
-        """The oldest version that drew a unit of it; None when none was drawn by a policy."""
-        drawn = self.columns["versions"][self.columns["mask"].astype(bool)]
-        drawn = drawn[drawn != NO_VERSION]
-        return WeightVersion.from_code(int(drawn.min())) if drawn.size else None
-
 
 @frozen(eq=False)
 class TrajectoryGroup:
@@ -189,6 +182,7 @@ class TrajectoryGroup:
 
     @property
     def oldest(self) -> WeightVersion | None:
+        """The oldest version that drew a unit of it; None when none was drawn by a policy."""
         codes = np.concatenate([trajectory.columns["versions"] for trajectory in self.trajectories])
         drawn = codes[codes != NO_VERSION]
         return WeightVersion.from_code(int(drawn.min())) if drawn.size else None
