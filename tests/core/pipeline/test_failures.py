@@ -9,6 +9,7 @@ import pytest
 from areal_core import ENTRY_POINT_GROUP, hookspecs
 from areal_core.errors import RunFailed
 from areal_core.hookspecs import hookimpl
+from areal_plugins.testing.mocks.engine import MockEngine
 
 SLOW = "inference.mock.token_seconds=0.1"
 
@@ -29,6 +30,22 @@ def killing(*names, at=3, times=1):
                 await run.condition.until(lambda name=name: seats(controller)[name].ready)
                 seats(controller)[name].worker.kill()
             await asyncio.sleep(0.5)
+
+    return meddle
+
+
+async def out_of_memory(*_request):
+    """What `generate` of a broken engine does."""
+    raise RuntimeError("out of memory")
+    yield
+
+
+def breaking(name, at=3):
+    """Let an engine raise whatever it is asked, once `at` steps are done."""
+
+    async def meddle(controller):
+        await controller._run.condition.until(lambda: controller._run.events.step >= at)
+        seats(controller)[name].worker._inner._host.service._live.engine.generate = out_of_memory
 
     return meddle
 
@@ -61,6 +78,27 @@ def test_an_engine_that_comes_back_serves_the_current_weights_only(scene):
     """The mock trainer refuses tokens of wrong weights, and the buffer tokens older than their admission."""
     scene.run(SLOW, "pipeline.max_staleness=1", "executor.mock.seconds.start=3.5", meddle=killing("engine-0", times=2))
     assert max(line["lag/max"] for line in scene.lines("metrics.jsonl")) <= 1
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+def test_an_engine_that_raises_is_replaced_and_fails_no_group(scene, engines):
+    scene.run(SLOW, f"resources={{infer: {{num_gpus: {engines}}}}}", meddle=breaking("engine-0"))
+    assert trained(scene) == list(range(80))
+    assert scene.log.kinds().count("worker-restarted") == 1
+    assert "group-failed" not in scene.log.kinds()
+
+
+def test_an_engine_that_raises_is_replaced_in_a_debug_run(scene):
+    scene.run(SLOW, debug=True, meddle=breaking("engine-0"))
+    assert trained(scene) == list(range(80))
+    assert "worker-restarted" in scene.log.kinds()
+
+
+def test_an_engine_that_always_raises_fails_the_run_with_its_error(scene, monkeypatch):
+    monkeypatch.setattr(MockEngine, "generate", out_of_memory)
+    cause = r"worker engine-0: .*it failed before: engine/mock: generate .*: RuntimeError: out of memory; "
+    with pytest.raises(RunFailed, match=cause + "it was restarted 3 times before"):
+        scene.run()
 
 
 def test_a_worker_that_dies_too_often_fails_the_run_with_a_command_that_resumes(scene):
