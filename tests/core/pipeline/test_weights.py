@@ -150,9 +150,30 @@ def test_an_engine_that_fails_its_swap_is_ended_and_serves_no_more(virtually):
         weights, pool, _, _, told = make(engines=engines)
         await weights.publish(V1)
         await weights.settled()
-        return [engine.killed for engine in engines], [seat.name for seat in pool.ready], told
+        killed = [engine.killed for engine in engines]
+        return killed, [seat.name for seat in pool.ready], told, pool.seats[1].fault
 
-    assert virtually(main()) == ([False, True], ["a"], [V1])
+    assert virtually(main()) == ([False, True], ["a"], [V1], "it failed to take version 0.1: broken")
+
+
+def test_a_replacement_that_starts_before_the_swap_is_left_alone_until_it_joins(virtually):
+    diary = []
+
+    async def main():
+        async def slow():
+            await asyncio.sleep(5)
+
+        lost = Worker("b", diary, commit=WorkerLost("b", "killed"))
+        weights, pool, *_ = make(engines=[Worker("a", diary, prepare=slow), lost], diary=diary)
+        new = Worker("new", diary)
+        await weights.publish(V1)
+        await asyncio.sleep(1)
+        pool.seats[1].ready, pool.seats[1].held = False, new
+        await weights.join(pool.seats[1])
+        return new.killed, [seat.name for seat in pool.ready]
+
+    assert virtually(main()) == (False, ["a", "b"])
+    assert [call for call in diary if call[0] == "new"] == [("new", "prepare", "0.1"), ("new", "commit", "0.1")]
 
 
 def test_an_engine_that_is_lost_meanwhile_does_not_hold_up_the_others(virtually):
