@@ -50,8 +50,12 @@ def breaking(name, at=3):
     return meddle
 
 
+def trajectories(scene):
+    return scene.lines("trajectories/steps-0000001-0000100.jsonl")
+
+
 def trained(scene):
-    return sorted(line["sequence"] for line in scene.lines("trajectories/steps-0000001-0000100.jsonl"))
+    return sorted(line["sequence"] for line in trajectories(scene))
 
 
 @pytest.mark.parametrize("name", ["engine-0", "rollout-0"])
@@ -72,6 +76,22 @@ def test_every_worker_but_the_trainer_may_die_at_once(scene):
     options = "resources={infer: {num_gpus: 2}, rollout: {cpus: 2}}"
     scene.run(SLOW, options, meddle=killing("engine-0", "engine-1", "rollout-0", "rollout-1", times=2))
     assert trained(scene) == list(range(80))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_rollout_worker_may_die_while_a_stage_begins(scene, workers):
+    async def meddle(controller):
+        while controller._crew._program.name != "b":
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.5)
+        seats(controller)["rollout-0"].worker.kill()
+
+    stages = "stages=[{name: a, training: {max_steps: 2}}, {name: b, training: {max_steps: 2}, "
+    stages += "environments: [{name: others, type: mock, reward: mock}]}]"
+    options = f"resources={{rollout: {{cpus: {workers}}}}}", "executor.mock.seconds.setup=1.0"
+    scene.run(stages, *options, meddle=meddle)
+    assert {line["environment"] for line in trajectories(scene) if line["step"] > 2} == {"others"}
+    assert scene.log.kinds().count("worker-restarted") == 1
 
 
 def test_an_engine_that_comes_back_serves_the_current_weights_only(scene):
