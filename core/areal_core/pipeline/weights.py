@@ -13,7 +13,7 @@ from areal_core.errors import RemoteError, WorkerLost
 from areal_core.pipeline.background import Background
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
-from areal_core.pipeline.fleet import Pool, Seat
+from areal_core.pipeline.fleet import Pool, Seat, together
 from areal_core.pipeline.trace import Trace
 from areal_core.protocols import Worker
 from areal_core.workers.group import WorkerGroup
@@ -49,6 +49,8 @@ class Weights:
 
     Admission is held (`swapping`) for the swap alone. An engine that fails its swap is ended, and
     comes back through `join` with the current version: no engine that serves has another one.
+    Once a collective exchange broke off, `sound` is False: its other ends, the trainer among them,
+    may wait in it for ever and must be asked nothing more.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Weights:
         self._lock = asyncio.Lock()
         self._spreading: asyncio.Task[None] | None = None
         self.swapping = False
+        self.sound = True
         self.passage = Passage()
 
     @property
@@ -165,24 +168,33 @@ class Weights:
         seat.end(engine, f"it failed to take version {version}: {error.error.text}")
 
     async def _collective(self, version: WeightVersion) -> None:
-        """Send and receive at the same time, with admission held for all of it."""
+        """Send and receive at the same time, with admission held for all of it.
+
+        Raises:
+            WorkerLost: an engine is missing or lost, for which the others would wait.
+            RemoteError: what the first end to fail raised; the others are not waited for.
+
+        """
         offer = WeightOffer(version, self._route.transport, self._route.mechanism)
         async with self._lock:
-            began, seats = self._trace.now(), self._engines.ready
-            self.swapping = True
+            for seat in self._engines.seats:
+                if not seat.ready:
+                    raise WorkerLost(seat.name, f"{self._route.transport} cannot go on without it")
+            began = self._trace.now()
+            self.swapping, self.sound = True, False
             try:
-                await asyncio.gather(
-                    self._trainer.call("publish", version), *(self._receive(seat, offer) for seat in seats)
-                )
+                receiving = [self._receive(engine, offer) for _, engine in self._serving()]
+                await together([self._trainer.call("publish", version), *receiving])
             finally:
                 self.swapping = False
+            self.sound = True
             held = self._trace.span("publish and commit", "weights", began, version=str(version))
             self._offer, self.passage = offer, Passage(version, held, 0.0, held)
         self._finish(version)
 
-    async def _receive(self, seat: Seat, offer: WeightOffer) -> None:
-        await seat.worker.call("prepare", offer)
-        await seat.worker.call("commit", offer.version)
+    async def _receive(self, engine: Worker, offer: WeightOffer) -> None:
+        await engine.call("prepare", offer)
+        await engine.call("commit", offer.version)
 
     def _finish(self, version: WeightVersion) -> None:
         self._told(version)

@@ -9,6 +9,7 @@ import pytest
 from areal_core import ENTRY_POINT_GROUP, hookspecs
 from areal_core.errors import RunFailed
 from areal_core.hookspecs import hookimpl
+from areal_core.pipeline.weights import Route
 from areal_plugins.testing.mocks.engine import MockEngine
 
 SLOW = "inference.mock.token_seconds=0.1"
@@ -81,15 +82,20 @@ def test_every_worker_but_the_trainer_may_die_at_once(scene):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_rollout_worker_may_die_while_a_stage_begins(scene, workers):
     async def meddle(controller):
-        while controller._crew._program.name != "b":
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(0.5)
-        seats(controller)["rollout-0"].worker.kill()
+        await controller._run.condition.until(lambda: controller._run.events.step >= 1)
+        worker = seats(controller)["rollout-0"].worker
+        call = worker.call
+
+        async def die(method, *args):
+            if method == "setup":
+                worker.kill()
+            return await call(method, *args)
+
+        worker.call = die
 
     stages = "stages=[{name: a, training: {max_steps: 2}}, {name: b, training: {max_steps: 2}, "
     stages += "environments: [{name: others, type: mock, reward: mock}]}]"
-    options = f"resources={{rollout: {{cpus: {workers}}}}}", "executor.mock.seconds.setup=1.0"
-    scene.run(stages, *options, meddle=meddle)
+    scene.run(stages, f"resources={{rollout: {{cpus: {workers}}}}}", meddle=meddle)
     assert {line["environment"] for line in trajectories(scene) if line["step"] > 2} == {"others"}
     assert scene.log.kinds().count("worker-restarted") == 1
 
@@ -186,6 +192,27 @@ def test_a_transfer_that_keeps_failing_fails_the_run_and_no_engine_has_the_versi
     with pytest.raises(RunFailed, match=r"transport mock: told to fail at version 0\.6"):
         scene.run("weights.mock={fails_at: 6, failures: 9}")
     assert scene.checkpoint(6).is_dir() or scene.checkpoint(7).is_dir()
+
+
+def test_nothing_is_asked_of_a_trainer_whose_collective_exchange_broke_off(scene):
+    asked = []
+
+    async def meddle(controller):
+        controller._weights._route = Route("mock", "tensors", collective=True)
+        await controller._run.condition.until(lambda: controller._run.events.step >= 4)
+        trainer, stuck = controller._crew.trainer.ranks[0], asyncio.Event()
+        call = trainer.call
+
+        async def stick(method, *args, **options):
+            asked.append((method, *map(str, args)))
+            return await (stuck.wait() if asked[-1] == ("publish", "0.5") else call(method, *args, **options))
+
+        trainer.call = stick
+
+    with pytest.raises(RunFailed, match="told to fail"):
+        scene.run("weights.mock.fails_at=5", "executor.mock.seconds.publish=0", meddle=meddle)
+    assert asked[-1] == ("publish", "0.5")
+    assert not list((scene.folder / "run" / "checkpoints").glob("*"))
 
 
 def test_an_engine_that_serves_old_weights_fails_the_run(scene):

@@ -233,6 +233,31 @@ def test_a_collective_transport_sends_and_receives_at_the_same_time(virtually):
     assert virtually(main()) == [V1]
 
 
+def test_a_collective_exchange_that_fails_at_one_end_is_not_waited_for_at_the_others(virtually):
+    async def main():
+        trainer = Worker("trainer", [], publish=asyncio.Event().wait)
+        engines = [Worker("a", [], prepare=asyncio.Event().wait), Worker("b", [], prepare=error())]
+        weights, *_, told = make(trainer, engines, collective=True)
+        with pytest.raises(RemoteError, match="broken"):
+            await weights.publish(V1)
+        return weights.sound, weights.swapping, told, len(asyncio.all_tasks())
+
+    assert virtually(main()) == (False, False, [], 1)
+
+
+def test_a_collective_exchange_does_not_begin_without_an_engine(virtually):
+    diary = []
+
+    async def main():
+        weights, pool, *_ = make(engines=[Worker("a", diary), Worker("b", diary)], collective=True, diary=diary)
+        pool.seats[1].ready = False
+        with pytest.raises(WorkerLost, match="worker b: mock cannot go on without it"):
+            await weights.publish(V1)
+        return weights.sound, diary
+
+    assert virtually(main()) == (True, [])
+
+
 def test_a_collective_transport_refuses_an_engine_that_starts_later(virtually):
     async def main():
         weights, pool, *_ = make(engines=[Worker("a", [])], collective=True)
