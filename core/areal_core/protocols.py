@@ -124,6 +124,7 @@ class Engine(Protocol):
 
         Raises:
             InputError: the prompt is empty or leaves no room for a token; names the request.
+            Exception: the engine itself failed; it is asked nothing more, and its worker is replaced.
 
         """
         ...
