@@ -125,6 +125,7 @@ class Engine(Protocol):
         Raises:
             PromptTooLong: the prompt leaves no room for a token; names the request.
             InputError: the prompt is empty, or the request makes no sense otherwise.
+            Exception: the engine itself failed; it is asked nothing more, and its worker is replaced.
 
         """
         ...

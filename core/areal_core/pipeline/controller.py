@@ -234,10 +234,13 @@ class Controller:
         run.trace.span("checkpoint", "trainer", began, step=state.step)
 
     async def _save_what_there_is(self) -> None:
-        """A checkpoint of a run that ends early, if its trainer is between two steps of a stage, or of two stages."""
-        state, sound = self._between, True
+        """A checkpoint of a run that ends early, if its trainer is between two steps of a stage, or of two stages.
+
+        None when an exchange of weights broke off: the trainer might never answer.
+        """
+        state, sound = self._between, self._weights.sound
         if self._stage is not None:
-            state, sound = self._stage.state(), self._stage.sound
+            state, sound = self._stage.state(), sound and self._stage.sound
             await self._stage.close("stopped")
         if state is None or not sound or (self._stage is None and state.step == 0):
             return

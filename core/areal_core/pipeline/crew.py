@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from areal_core.data import WeightVersion
+from areal_core.errors import WorkerLost
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.fleet import Bring, Pool, Seat, Supervisor, together
@@ -18,7 +19,7 @@ class Crew:
         self, composition: Composition, executor: Executor, supervisor: Supervisor, condition: Condition, join: Bring
     ) -> None:
         """`join` lets an engine that is set up serve, the first time and whenever it was restarted."""
-        self._composition, self._supervisor, self._join = composition, supervisor, join
+        self._composition, self._supervisor, self._condition, self._join = composition, supervisor, condition, join
         self.trainer = WorkerGroup("trainer", executor, composition.trainers)
         self.engines = Pool(composition.engines, condition)
         self.rollouts = Pool(composition.rollouts, condition)
@@ -51,10 +52,10 @@ class Crew:
 
     async def begin(self, program: StageProgram) -> None:
         """Give the rollout workers the environments of the next stage; nothing may be under way."""
-        if program.environments != self._program.environments:
-            self._program = program
-            await together([self._bring_rollout(seat) for seat in self.rollouts.ready])
-        self._program = program
+        before, self._program = self._program, program
+        if program.environments != before.environments:
+            await together([self._equip(seat) for seat in self.rollouts.ready])
+            await self._condition.until(lambda: bool(self.rollouts.ready))
 
     async def sources(self, split: str) -> list[Source]:
         """The stage's environments with the sizes of their `split`."""
@@ -92,6 +93,14 @@ class Crew:
             self._supervisor.keep(seat, bring_engine)
         for seat in self.rollouts.seats:
             self._supervisor.keep(seat, self._bring_rollout)
+
+    async def _equip(self, seat: Seat) -> None:
+        """Set a worker up for the stage that begins, unless it is lost: so is whoever takes its seat."""
+        worker = seat.worker
+        try:
+            await worker.call("setup", self._composition.rollout_plan(self._directory, self._program))
+        except WorkerLost:
+            seat.lose(worker)
 
     async def _bring_rollout(self, seat: Seat) -> None:
         program = None

@@ -98,24 +98,24 @@ class Dispatcher:
                 return result
 
     async def _send(self, order: GroupOrder) -> GroupResult:
-        host, count = self._rollouts.lightest(), len(order.members)
-        with host.carrying(count) as worker:
-            try:
-                if order.mode != "generate":
-                    return cast(GroupResult, await worker.call("run_group", order))
-                return await self._generate(order, worker)
-            except WorkerLost:
-                host.lose(worker)
-                raise
-
-    async def _generate(self, order: GroupOrder, worker: Worker) -> GroupResult:
+        if order.mode != "generate":
+            return await self._roll_out(order)
         seat = self._engines.lightest()
         with seat.carrying(len(order.members)) as engine:
             try:
-                return cast(GroupResult, await worker.call("run_group", evolve(order, engine=engine.address)))
+                return await self._roll_out(evolve(order, engine=engine.address))
             except RemoteError as error:
-                if error.error.type == "WorkerLost":
-                    await _probe(seat, engine)
+                if _is_input(error) or await _serves(seat, engine) or _is_loss(error):
+                    raise
+                raise WorkerLost(seat.name, error.error.text) from error
+
+    async def _roll_out(self, order: GroupOrder) -> GroupResult:
+        host = self._rollouts.lightest()
+        with host.carrying(len(order.members)) as worker:
+            try:
+                return cast(GroupResult, await worker.call("run_group", order))
+            except WorkerLost:
+                host.lose(worker)
                 raise
 
     def _gives_up(self, error: RemoteError | WorkerLost, failures: int, losses: int) -> bool:
@@ -143,12 +143,17 @@ def _heed_cancellation() -> None:
         raise asyncio.CancelledError
 
 
-async def _probe(seat: Seat, engine: Worker) -> None:
-    """Find out whether an engine that a rollout worker could not reach is gone, before it is given more work."""
+async def _serves(seat: Seat, engine: Worker) -> bool:
+    """Whether an engine against which a group failed is sound; one that is not gets no more work, and is replaced."""
     try:
         await engine.call("version")
-    except (RemoteError, WorkerLost):
+    except WorkerLost:
         seat.lose(engine)
+        return False
+    except RemoteError as error:
+        seat.end(engine, error.error.text)
+        return False
+    return True
 
 
 def _is_loss(error: RemoteError | WorkerLost) -> bool:

@@ -31,13 +31,17 @@ Told = Callable[[str, str], None]
 
 @define(eq=False)
 class Seat:
-    """A place for one worker: who holds it now, the trajectories it works on, and how often it was replaced."""
+    """A place for one worker: who holds it now, the trajectories it works on, and how often it was replaced.
+
+    `fault` is why its worker was ended from here.
+    """
 
     spec: WorkerSpec
     held: Worker | None = None
     ready: bool = False
     load: int = 0
     restarts: int = 0
+    fault: str = ""
 
     @property
     def worker(self) -> Worker:
@@ -52,6 +56,12 @@ class Seat:
         """Give `worker` no more work: it is gone, though its end may not have been noticed yet."""
         if self.held is worker:
             self.ready = False
+
+    def end(self, worker: Worker, fault: str) -> None:
+        """Kill `worker`, which is there but cannot serve any more: it counts as lost, because of `fault`."""
+        if self.held is worker:
+            self.ready, self.fault = False, fault
+        worker.kill()
 
     @contextmanager
     def carrying(self, load: int) -> Iterator[Worker]:
@@ -128,7 +138,7 @@ class Supervisor:
             await seat.worker.stop(GRACE)
 
     async def _hire(self, seat: Seat) -> None:
-        seat.held = await self._executor.start(seat.spec)
+        seat.held, seat.fault = await self._executor.start(seat.spec), ""
 
     async def _require(self, worker: Required) -> None:
         reason = await worker.lost()
@@ -137,13 +147,14 @@ class Supervisor:
 
     async def _keep(self, seat: Seat, bring: Bring) -> None:
         while True:
-            reason = await seat.worker.lost()
-            seat.ready = False
+            killed = await seat.worker.lost()
+            seat.ready, reason = False, seat.fault or killed
             self._mourn(seat.name, reason)
             await self._replace(seat, bring, reason)
 
-    async def _replace(self, seat: Seat, bring: Bring, reason: str) -> None:
+    async def _replace(self, seat: Seat, bring: Bring, loss: str) -> None:
         """Try until another one serves; a start that fails is a restart that is used up."""
+        reason = loss
         while not seat.ready:
             if seat.restarts >= self._max_restarts:
                 raise WorkerLost(seat.name, f"{reason}; it was restarted {seat.restarts} times before")
@@ -152,7 +163,7 @@ class Supervisor:
                 await self._hire(seat)
                 await bring(seat)
             except ArealError as error:
-                reason = f"it did not come back: {error}"
+                reason = f"{loss}; it did not come back: {error}"
                 self._events.add("worker-lost", f"{seat.name}: {reason}", "error", worker=seat.name, reason=reason)
                 if seat.held is not None:
                     seat.held.kill()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from attrs import field, frozen
 
@@ -13,11 +13,13 @@ from areal_core.errors import RemoteError, WorkerLost
 from areal_core.pipeline.background import Background
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
-from areal_core.pipeline.fleet import Pool, Seat
+from areal_core.pipeline.fleet import Pool, Seat, together
 from areal_core.pipeline.trace import Trace
+from areal_core.protocols import Worker
 from areal_core.workers.group import WorkerGroup
 
-T = TypeVar("T")
+Serving = tuple[Seat, Worker]
+"""An engine, and the seat that it holds unless it was lost meanwhile."""
 
 PREPARE_TRIES = 3
 """Times an engine may fetch a version before the run gives up."""
@@ -47,6 +49,8 @@ class Weights:
 
     Admission is held (`swapping`) for the swap alone. An engine that fails its swap is ended, and
     comes back through `join` with the current version: no engine that serves has another one.
+    Once a collective exchange broke off, `sound` is False: its other ends, the trainer among them,
+    may wait in it for ever and must be asked nothing more.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Weights:
         self._lock = asyncio.Lock()
         self._spreading: asyncio.Task[None] | None = None
         self.swapping = False
+        self.sound = True
         self.passage = Passage()
 
     @property
@@ -107,77 +112,89 @@ class Weights:
     async def _spread(self, offer: WeightOffer, published: float) -> None:
         async with self._lock:
             began = self._trace.now()
-            seats = await self._prepare(self._engines.ready, offer)
+            engines = await self._prepare(self._serving(), offer)
             prepared = self._trace.span("prepare", "weights", began, version=str(offer.version))
-            held = await self._commit(seats, offer.version)
+            held = await self._commit(engines, offer.version)
             old, self._offer = self._offer, offer
             self.passage = Passage(offer.version, published, prepared, held)
         self._finish(offer.version)
         if old is not None:
             self._background.spawn(self._trainer.call("release", old.version))
 
-    async def _prepare(self, seats: Sequence[Seat], offer: WeightOffer) -> list[Seat]:
+    def _serving(self) -> list[Serving]:
+        return [(seat, seat.worker) for seat in self._engines.ready]
+
+    async def _prepare(self, engines: Sequence[Serving], offer: WeightOffer) -> list[Serving]:
         """The engines that have fetched the version; raises, with nothing changed, when one cannot."""
-        outcomes = await _on_all([self._fetch(seat, offer) for seat in seats])
+        outcomes = await _on_all([self._fetch(engine, offer) for _, engine in engines])
         errors = [error for error in outcomes if isinstance(error, RemoteError)]
         if errors:
-            await _on_all([seat.worker.call("discard", offer.version) for seat in seats])
+            await _on_all([engine.call("discard", offer.version) for _, engine in engines])
             raise errors[0]
-        return [seat for seat, outcome in zip(seats, outcomes, strict=True) if outcome is None]
+        return [serving for serving, outcome in zip(engines, outcomes, strict=True) if outcome is None]
 
-    async def _fetch(self, seat: Seat, offer: WeightOffer) -> None:
+    async def _fetch(self, engine: Worker, offer: WeightOffer) -> None:
         for tries in range(1, PREPARE_TRIES + 1):
             try:
-                await seat.worker.call("prepare", offer)
+                await engine.call("prepare", offer)
             except RemoteError as error:
-                text = f"{seat.name} could not fetch version {offer.version}: {error}"
-                self._events.add("weights-failed", text, worker=seat.name, version=str(offer.version), tries=tries)
+                text = f"{engine.name} could not fetch version {offer.version}: {error}"
+                self._events.add("weights-failed", text, worker=engine.name, version=str(offer.version), tries=tries)
                 if tries == PREPARE_TRIES:
                     raise
             else:
                 return
 
-    async def _commit(self, seats: Sequence[Seat], version: WeightVersion) -> float:
+    async def _commit(self, engines: Sequence[Serving], version: WeightVersion) -> float:
         """Swap on all at once; the seconds for which admission was held."""
         began = self._trace.now()
         self.swapping = True
         try:
-            outcomes = await _on_all([seat.worker.call("commit", version) for seat in seats])
-            for seat, outcome in zip(seats, outcomes, strict=True):
-                self._dismiss(seat, version, outcome)
+            outcomes = await _on_all([engine.call("commit", version) for _, engine in engines])
+            for (seat, engine), outcome in zip(engines, outcomes, strict=True):
+                if outcome is not None:
+                    self._dismiss(seat, engine, version, outcome)
         finally:
             self.swapping = False
         return self._trace.span("commit", "weights", began, version=str(version))
 
-    def _dismiss(self, seat: Seat, version: WeightVersion, outcome: BaseException | None) -> None:
-        """End an engine whose swap failed: nobody knows what its weights are."""
-        if outcome is None:
+    def _dismiss(self, seat: Seat, engine: Worker, version: WeightVersion, error: BaseException) -> None:
+        """End an engine whose swap failed: nobody knows what its weights are. Its replacement is left alone."""
+        if not isinstance(error, RemoteError):
+            seat.lose(engine)
             return
-        seat.ready = False
-        if isinstance(outcome, RemoteError):
-            text = f"{seat.name} failed to take version {version} and is restarted: {outcome}"
-            self._events.add("weights-failed", text, "error", worker=seat.name, version=str(version))
-            seat.worker.kill()
+        text = f"{seat.name} failed to take version {version} and is restarted: {error}"
+        self._events.add("weights-failed", text, "error", worker=seat.name, version=str(version))
+        seat.end(engine, f"it failed to take version {version}: {error.error.text}")
 
     async def _collective(self, version: WeightVersion) -> None:
-        """Send and receive at the same time, with admission held for all of it."""
+        """Send and receive at the same time, with admission held for all of it.
+
+        Raises:
+            WorkerLost: an engine is missing or lost, for which the others would wait.
+            RemoteError: what the first end to fail raised; the others are not waited for.
+
+        """
         offer = WeightOffer(version, self._route.transport, self._route.mechanism)
         async with self._lock:
-            began, seats = self._trace.now(), self._engines.ready
-            self.swapping = True
+            for seat in self._engines.seats:
+                if not seat.ready:
+                    raise WorkerLost(seat.name, f"{self._route.transport} cannot go on without it")
+            began = self._trace.now()
+            self.swapping, self.sound = True, False
             try:
-                await asyncio.gather(
-                    self._trainer.call("publish", version), *(self._receive(seat, offer) for seat in seats)
-                )
+                receiving = [self._receive(engine, offer) for _, engine in self._serving()]
+                await together([self._trainer.call("publish", version), *receiving])
             finally:
                 self.swapping = False
+            self.sound = True
             held = self._trace.span("publish and commit", "weights", began, version=str(version))
             self._offer, self.passage = offer, Passage(version, held, 0.0, held)
         self._finish(version)
 
-    async def _receive(self, seat: Seat, offer: WeightOffer) -> None:
-        await seat.worker.call("prepare", offer)
-        await seat.worker.call("commit", offer.version)
+    async def _receive(self, engine: Worker, offer: WeightOffer) -> None:
+        await engine.call("prepare", offer)
+        await engine.call("commit", offer.version)
 
     def _finish(self, version: WeightVersion) -> None:
         self._told(version)

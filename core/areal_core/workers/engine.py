@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 from attrs import frozen
 
 from areal_core.contexts import EngineContext
 from areal_core.data import Completion, EngineStats, GenerateRequest, WeightOffer, WeightVersion
-from areal_core.errors import ComponentError
+from areal_core.errors import ComponentError, InputError
 from areal_core.protocols import Engine, Transport, WeightSource
 from areal_core.workers.build import build, load, title
 from areal_core.workers.faults import blaming
@@ -63,12 +63,15 @@ class EngineService:
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Completion]:
         """Completions as they end.
 
+        An engine that raises, unless the request was wrong, is not asked again: it may be of no use any more.
+
         Raises:
-            ComponentError: the engine raised, or its weights are unknown since a commit failed.
+            ComponentError: the engine raised, did so before, or its weights are unknown since a commit failed.
+            InputError: the request is wrong.
 
         """
         live = self._sound("generate")
-        with blaming(live.name, f"generate {request.id}"):
+        with self._failing(), blaming(live.name, f"generate {request.id}"):
             completions = live.engine.generate(request)
             async with AsyncExitStack() as owned:
                 if isinstance(completions, AsyncGenerator):
@@ -117,7 +120,7 @@ class EngineService:
             return live.engine.stats()
 
     async def version(self) -> WeightVersion:
-        """The version that new tokens carry."""
+        """The version that new tokens carry; raises `ComponentError` when the engine can draw none any more."""
         self._sound("version")
         return self._version
 
@@ -126,6 +129,17 @@ class EngineService:
         self._live = None
         await self._owned.aclose()
         self._lane.close()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What the block raises is kept as the engine's failure, unless the request was wrong."""
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as error:
+            self._poison = self._poison or f"it failed before: {error}"
+            raise
 
     async def _load(self, live: _Live, source: WeightSource, version: WeightVersion) -> None:
         with blaming(live.name, f"commit {version}"):

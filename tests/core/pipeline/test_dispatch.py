@@ -25,6 +25,7 @@ class Worker:
 
     def __init__(self, name, script=()):
         self.name, self.address, self.script, self.calls = name, f"at {name}", list(script), []
+        self.killed = False
 
     async def call(self, method, *args):
         self.calls.append((method, *args))
@@ -34,6 +35,9 @@ class Worker:
                 raise answer
             await answer
         return args[0].engine if method == "run_group" else None
+
+    def kill(self):
+        self.killed = True
 
 
 def make(rollouts, engines, swapping=lambda: False, patience=None):
@@ -158,6 +162,29 @@ def test_an_engine_that_cannot_be_reached_is_asked_before_it_gets_more_work(virt
         return await dispatcher.run(ORDER), [seat.name for seat in pool.ready]
 
     assert virtually(main()) == ("at e1", ["e1"])
+
+
+def test_an_engine_that_failed_is_ended_and_the_group_has_only_lost_it(virtually):
+    async def main():
+        broken = Worker("e0", [remote(text="engine/x: version: it failed before: out of memory")])
+        patience = Patience(retries=0, losses=3, max_failed_share=0.0)
+        rollout = Worker("r0", [remote(text="engine/x: generate: out of memory")])
+        dispatcher, (pool, rollouts), *_ = make([rollout], [broken, Worker("e1")], patience=patience)
+        answer = await dispatcher.run(ORDER)
+        ready = [seat.name for seat in (*pool.ready, *rollouts.ready)]
+        return answer, broken.killed, ready, pool.seats[0].fault
+
+    assert virtually(main()) == ("at e1", True, ["e1", "r0"], "engine/x: version: it failed before: out of memory")
+
+
+def test_a_group_that_failed_by_itself_leaves_its_engine_alone(virtually):
+    async def main():
+        engine = Worker("e0")
+        dispatcher, (pool, _), *_ = make([Worker("r0", [remote()])], [engine])
+        await dispatcher.run(ORDER)
+        return engine.calls, engine.killed, [seat.name for seat in pool.ready]
+
+    assert virtually(main()) == ([("version",)], False, ["e0"])
 
 
 def test_losses_are_no_failures_of_the_group_but_not_endless_either(virtually):

@@ -9,6 +9,8 @@ import pytest
 from areal_core import ENTRY_POINT_GROUP, hookspecs
 from areal_core.errors import RunFailed
 from areal_core.hookspecs import hookimpl
+from areal_core.pipeline.weights import Route
+from areal_plugins.testing.mocks.engine import MockEngine
 
 SLOW = "inference.mock.token_seconds=0.1"
 
@@ -33,8 +35,28 @@ def killing(*names, at=3, times=1):
     return meddle
 
 
+async def out_of_memory(*_request):
+    """What `generate` of a broken engine does."""
+    raise RuntimeError("out of memory")
+    yield
+
+
+def breaking(name, at=3):
+    """Let an engine raise whatever it is asked, once `at` steps are done."""
+
+    async def meddle(controller):
+        await controller._run.condition.until(lambda: controller._run.events.step >= at)
+        seats(controller)[name].worker._inner._host.service._live.engine.generate = out_of_memory
+
+    return meddle
+
+
+def trajectories(scene):
+    return scene.lines("trajectories/steps-0000001-0000100.jsonl")
+
+
 def trained(scene):
-    return sorted(line["sequence"] for line in scene.lines("trajectories/steps-0000001-0000100.jsonl"))
+    return sorted(line["sequence"] for line in trajectories(scene))
 
 
 @pytest.mark.parametrize("name", ["engine-0", "rollout-0"])
@@ -57,10 +79,52 @@ def test_every_worker_but_the_trainer_may_die_at_once(scene):
     assert trained(scene) == list(range(80))
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_rollout_worker_may_die_while_a_stage_begins(scene, workers):
+    async def meddle(controller):
+        await controller._run.condition.until(lambda: controller._run.events.step >= 1)
+        worker = seats(controller)["rollout-0"].worker
+        call = worker.call
+
+        async def die(method, *args):
+            if method == "setup":
+                worker.kill()
+            return await call(method, *args)
+
+        worker.call = die
+
+    stages = "stages=[{name: a, training: {max_steps: 2}}, {name: b, training: {max_steps: 2}, "
+    stages += "environments: [{name: others, type: mock, reward: mock}]}]"
+    scene.run(stages, f"resources={{rollout: {{cpus: {workers}}}}}", meddle=meddle)
+    assert {line["environment"] for line in trajectories(scene) if line["step"] > 2} == {"others"}
+    assert scene.log.kinds().count("worker-restarted") == 1
+
+
 def test_an_engine_that_comes_back_serves_the_current_weights_only(scene):
     """The mock trainer refuses tokens of wrong weights, and the buffer tokens older than their admission."""
     scene.run(SLOW, "pipeline.max_staleness=1", "executor.mock.seconds.start=3.5", meddle=killing("engine-0", times=2))
     assert max(line["lag/max"] for line in scene.lines("metrics.jsonl")) <= 1
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+def test_an_engine_that_raises_is_replaced_and_fails_no_group(scene, engines):
+    scene.run(SLOW, f"resources={{infer: {{num_gpus: {engines}}}}}", meddle=breaking("engine-0"))
+    assert trained(scene) == list(range(80))
+    assert scene.log.kinds().count("worker-restarted") == 1
+    assert "group-failed" not in scene.log.kinds()
+
+
+def test_an_engine_that_raises_is_replaced_in_a_debug_run(scene):
+    scene.run(SLOW, debug=True, meddle=breaking("engine-0"))
+    assert trained(scene) == list(range(80))
+    assert "worker-restarted" in scene.log.kinds()
+
+
+def test_an_engine_that_always_raises_fails_the_run_with_its_error(scene, monkeypatch):
+    monkeypatch.setattr(MockEngine, "generate", out_of_memory)
+    cause = r"worker engine-0: .*it failed before: engine/mock: generate .*: RuntimeError: out of memory; "
+    with pytest.raises(RunFailed, match=cause + "it was restarted 3 times before"):
+        scene.run()
 
 
 def test_a_worker_that_dies_too_often_fails_the_run_with_a_command_that_resumes(scene):
@@ -128,6 +192,27 @@ def test_a_transfer_that_keeps_failing_fails_the_run_and_no_engine_has_the_versi
     with pytest.raises(RunFailed, match=r"transport mock: told to fail at version 0\.6"):
         scene.run("weights.mock={fails_at: 6, failures: 9}")
     assert scene.checkpoint(6).is_dir() or scene.checkpoint(7).is_dir()
+
+
+def test_nothing_is_asked_of_a_trainer_whose_collective_exchange_broke_off(scene):
+    asked = []
+
+    async def meddle(controller):
+        controller._weights._route = Route("mock", "tensors", collective=True)
+        await controller._run.condition.until(lambda: controller._run.events.step >= 4)
+        trainer, stuck = controller._crew.trainer.ranks[0], asyncio.Event()
+        call = trainer.call
+
+        async def stick(method, *args, **options):
+            asked.append((method, *map(str, args)))
+            return await (stuck.wait() if asked[-1] == ("publish", "0.5") else call(method, *args, **options))
+
+        trainer.call = stick
+
+    with pytest.raises(RunFailed, match="told to fail"):
+        scene.run("weights.mock.fails_at=5", "executor.mock.seconds.publish=0", meddle=meddle)
+    assert asked[-1] == ("publish", "0.5")
+    assert not list((scene.folder / "run" / "checkpoints").glob("*"))
 
 
 def test_an_engine_that_serves_old_weights_fails_the_run(scene):

@@ -150,9 +150,30 @@ def test_an_engine_that_fails_its_swap_is_ended_and_serves_no_more(virtually):
         weights, pool, _, _, told = make(engines=engines)
         await weights.publish(V1)
         await weights.settled()
-        return [engine.killed for engine in engines], [seat.name for seat in pool.ready], told
+        killed = [engine.killed for engine in engines]
+        return killed, [seat.name for seat in pool.ready], told, pool.seats[1].fault
 
-    assert virtually(main()) == ([False, True], ["a"], [V1])
+    assert virtually(main()) == ([False, True], ["a"], [V1], "it failed to take version 0.1: broken")
+
+
+def test_a_replacement_that_starts_before_the_swap_is_left_alone_until_it_joins(virtually):
+    diary = []
+
+    async def main():
+        async def slow():
+            await asyncio.sleep(5)
+
+        lost = Worker("b", diary, commit=WorkerLost("b", "killed"))
+        weights, pool, *_ = make(engines=[Worker("a", diary, prepare=slow), lost], diary=diary)
+        new = Worker("new", diary)
+        await weights.publish(V1)
+        await asyncio.sleep(1)
+        pool.seats[1].ready, pool.seats[1].held = False, new
+        await weights.join(pool.seats[1])
+        return new.killed, [seat.name for seat in pool.ready]
+
+    assert virtually(main()) == (False, ["a", "b"])
+    assert [call for call in diary if call[0] == "new"] == [("new", "prepare", "0.1"), ("new", "commit", "0.1")]
 
 
 def test_an_engine_that_is_lost_meanwhile_does_not_hold_up_the_others(virtually):
@@ -210,6 +231,31 @@ def test_a_collective_transport_sends_and_receives_at_the_same_time(virtually):
         return told
 
     assert virtually(main()) == [V1]
+
+
+def test_a_collective_exchange_that_fails_at_one_end_is_not_waited_for_at_the_others(virtually):
+    async def main():
+        trainer = Worker("trainer", [], publish=asyncio.Event().wait)
+        engines = [Worker("a", [], prepare=asyncio.Event().wait), Worker("b", [], prepare=error())]
+        weights, *_, told = make(trainer, engines, collective=True)
+        with pytest.raises(RemoteError, match="broken"):
+            await weights.publish(V1)
+        return weights.sound, weights.swapping, told, len(asyncio.all_tasks())
+
+    assert virtually(main()) == (False, False, [], 1)
+
+
+def test_a_collective_exchange_does_not_begin_without_an_engine(virtually):
+    diary = []
+
+    async def main():
+        weights, pool, *_ = make(engines=[Worker("a", diary), Worker("b", diary)], collective=True, diary=diary)
+        pool.seats[1].ready = False
+        with pytest.raises(WorkerLost, match="worker b: mock cannot go on without it"):
+            await weights.publish(V1)
+        return weights.sound, diary
+
+    assert virtually(main()) == (True, [])
 
 
 def test_a_collective_transport_refuses_an_engine_that_starts_later(virtually):

@@ -9,7 +9,7 @@ import pytest
 
 from areal_core.contexts import ModuleRef, Place
 from areal_core.data import Completion, GenerateRequest, Sampling, WeightOffer, WeightVersion
-from areal_core.errors import ComponentError, TransportError
+from areal_core.errors import ComponentError, InputError, TransportError
 from areal_core.local import load_file
 from areal_core.workers.engine import EngineService
 from areal_core.workers.plans import EnginePlan, TransportPlan
@@ -187,6 +187,31 @@ def test_an_engine_that_raises_is_blamed_with_the_request() -> None:
             await drawn(service)
 
     serving(test, plan("generate"))
+
+
+def test_an_engine_that_raised_is_unsound() -> None:
+    async def test(service: EngineService, engine: Any, _transport: Any) -> None:
+        with pytest.raises(ComponentError):
+            await drawn(service)
+        asked = len(engine.calls)
+        failure = r"it failed before: engine/toy: generate r: ZeroDivisionError"
+        with pytest.raises(ComponentError, match=f"engine/toy: generate: {failure}"):
+            await drawn(service)
+        with pytest.raises(ComponentError, match=f"engine/toy: version: {failure}"):
+            await service.version()
+        assert len(engine.calls) == asked
+
+    serving(test, plan("generate"))
+
+
+def test_a_request_that_is_wrong_leaves_the_engine_sound() -> None:
+    async def test(service: EngineService, _engine: Any, _transport: Any) -> None:
+        with pytest.raises(InputError, match="request long: "):
+            await anext(service.generate(request("long")))
+        assert await service.version() == WeightVersion(0, 0)
+        assert len(await drawn(service)) == 1
+
+    serving(test)
 
 
 def test_leaving_a_stream_early_ends_it_in_the_engine() -> None:

@@ -36,13 +36,15 @@ class Toy:
 
 
 class Engine(Toy):
-    """Draws the number of its version; a tensor `bad` breaks it half-way."""
+    """Draws the number of its version; a tensor `bad` breaks it half-way; it has no room for the request `long`."""
 
     async def start(self, version: WeightVersion) -> None:
         self.note(f"start {version}")
         self.version, self.aborted = version, asyncio.Event()
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Completion]:
+        if request.id == "long":
+            raise InputError("request long", "its prompt leaves no room for a token")
         try:
             for index in range(request.n):
                 self.note(f"generate {index}")
