@@ -16,6 +16,7 @@ from areal_core.spec.findings import count_line, render
 from areal_core.spec.model import PoolSpec, Spec
 from areal_core.spec.resolve import Draft
 from areal_core.spec.resolved import leaf_values
+from areal_core.spec.secrets import shown
 from areal_core.spec.sections import section_at
 from areal_core.spec.structure import Part
 from areal_plugins.cli import add_overrides
@@ -62,7 +63,7 @@ def explanation(examined: Examined) -> dict[str, Any]:
         "memory": memory_plan(first),
         "values": [
             {"key": key, "value": value, "origin": examined.origins[key]}
-            for path, value in leaf_values(examined.resolved)
+            for path, value in leaf_values(shown(examined.resolved, examined.origins))
             for key in [".".join(map(str, path))]
         ],
     }

@@ -61,7 +61,6 @@ def main(args: argparse.Namespace) -> int:
     if args.dry_run:
         print("\n".join(_plan(composition)))
         return 0
-    folder.mkdir(parents=True, exist_ok=True)
     log_to(folder)
     return _run(composition, Manager.discover(experiment.files), checkpoint, args.warm_start)
 
@@ -78,7 +77,11 @@ def log_to(folder: Path) -> None:
     """Send what this process logs to a file of the run directory."""
     from areal_core.pipeline.clock import debug_mode
 
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"cannot hold a run: {error.strerror}"
+        raise InputError(str(folder), problem, "choose another one by --run-dir") from error
     logging.basicConfig(
         filename=folder / "logs" / "controller.log",
         level=logging.DEBUG if debug_mode() else logging.INFO,

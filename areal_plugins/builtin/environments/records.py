@@ -120,6 +120,8 @@ def _object(line: bytes, where: str) -> dict[str, Any]:
         raise InputError(where, f"is not UTF-8: {error.reason}") from None
     except msgspec.DecodeError as error:
         raise InputError(where, f"is not JSON: {error}") from None
+    except RecursionError:
+        raise InputError(where, "is nested too deep") from None
     if not isinstance(values, dict):
         raise InputError(where, f"must be a JSON object, not {_shown(values)}")
     return values

@@ -20,6 +20,7 @@ from areal_core.pipeline.rundir import RunDirectory
 from areal_core.pipeline.trace import Trace
 from areal_core.protocols import Executor, Tracker
 from areal_core.spec.experiment import Selected
+from areal_core.spec.secrets import shown
 from areal_core.workers.build import build, make_ref
 
 
@@ -33,11 +34,12 @@ def open_run(
     """The run directory and all that the run's parts share; for a run that resumes in `state`."""
     experiment, loop = composition.experiment, asyncio.get_running_loop()
     directory = RunDirectory(composition.folder, state.step)
-    directory.describe(experiment.resolved, provenance)
+    spec = shown(experiment.resolved, experiment.origins)
+    directory.describe(spec, provenance)
     trace = Trace(loop.time, composition.folder / "trace.json", state.elapsed)
     events = Events(lambda event: directory.event(event, trace.elapsed), watcher.happened)
     events.step = state.step
-    info = RunInfo(experiment.name, composition.folder, experiment.seed, experiment.resolved)
+    info = RunInfo(experiment.name, composition.folder, experiment.seed, spec)
 
     def report(observer: str, problem: str) -> None:
         loop.call_soon_threadsafe(_add_observer_event, events, observer, problem)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import platform
-import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,18 +18,12 @@ from attrs import asdict
 
 from areal_core.data import NO_VERSION, Batch, Trajectory, TrajectoryGroup, WeightVersion
 from areal_core.pipeline.events import Event
+from areal_core.spec.secrets import without_secrets
 
 STEPS_A_FILE = 100
 """Steps that share a file of trajectories."""
 
 _encode = msgspec.json.Encoder().encode
-
-_SECRET = re.compile(
-    r"(^|_|-)(api_?key|secret|passw(or)?d|credentials?|auth|((access|api|auth|bearer)_?)?token)$", re.IGNORECASE
-)
-
-_NO_SECRETS = ("", "auto")
-"""Values that say how to come by a secret, and are none."""
 
 
 class RunDirectory:
@@ -62,15 +55,15 @@ class RunDirectory:
         """What workers keep for themselves."""
         return self.path / "work"
 
-    def describe(self, resolved: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
-        """Write the resolved spec and where everything came from, without secrets; each resume is added."""
+    def describe(self, spec: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
+        """Write the resolved spec, as it may be shown, and where everything came from; each resume is added."""
         from ruamel.yaml import YAML
 
         yaml = YAML(typ="safe", pure=True)
         yaml.default_flow_style = False
         yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # keeps the spec's order
         with (self.path / "spec.yaml").open("w") as file:
-            yaml.dump(without_secrets(resolved), file)
+            yaml.dump(dict(spec), file)
         path = self.path / "provenance.json"
         facts = {**provenance, "python": platform.python_version(), "system": platform.platform(), **_git()}
         if path.exists():
@@ -135,22 +128,6 @@ class Lines:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def without_secrets(value: Any, key: str = "") -> Any:
-    """`value` with everything masked that stands under a key that names a secret."""
-    if isinstance(value, Mapping):
-        return {name: without_secrets(item, str(name)) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_secrets(item) if not isinstance(item, str) else _assignment(item) for item in value]
-    secret = isinstance(value, str) and value not in _NO_SECRETS and _SECRET.search(key.rpartition(".")[2])
-    return "***" if secret else value
-
-
-def _assignment(text: str) -> str:
-    """An override `a.b=value`, masked where the key names a secret."""
-    key, equals, _ = text.partition("=")
-    return f"{key}=***" if equals and _SECRET.search(key.rpartition(".")[2]) else text
 
 
 def _group_line(group: TrajectoryGroup, step: int) -> dict[str, Any]:

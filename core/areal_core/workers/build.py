@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from areal_core.contexts import ModuleRef
 from areal_core.errors import ArealError, PluginError
 from areal_core.local import load_file
-from areal_core.workers.faults import blaming
+from areal_core.workers.faults import RAISED, blaming
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -76,7 +76,7 @@ def import_files(files: Iterable[str]) -> None:
             load_file(Path(file))
         except ArealError:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise PluginError(file, f"cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -88,12 +88,12 @@ def _resolve(ref: ModuleRef, dotted: str) -> Any:
         return reduce(getattr, attribute.split("."), importlib.import_module(module))
     except ArealError:
         raise
-    except Exception as error:
+    except RAISED as error:
         problem = f"cannot import {dotted!r}: {type(error).__name__}: {error}"
         raise PluginError(title(ref), problem, _way_out(error)) from error
 
 
-def _way_out(error: Exception) -> str:
+def _way_out(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"install what provides {error.name.partition('.')[0]!r} for {sys.executable}"
     return ""

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 
 from areal_core.errors import ArealError, ComponentError, Remote, RemoteError
 
+RAISED = (Exception, SystemExit)
+"""What a component raises: one that calls `sys.exit` has failed like any other, and ends no process of ours."""
+
 
 @contextmanager
 def blaming(component: str, operation: str) -> Iterator[None]:
@@ -19,11 +22,11 @@ def blaming(component: str, operation: str) -> Iterator[None]:
         yield
     except ArealError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise blamed(error, component, operation) from error
 
 
-def blamed(error: Exception, component: str, operation: str) -> ArealError:
+def blamed(error: BaseException, component: str, operation: str) -> ArealError:
     """What `blaming` makes of `error`, for paths that are too hot for a context manager."""
     if isinstance(error, ArealError):
         return error

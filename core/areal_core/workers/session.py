@@ -25,7 +25,7 @@ from areal_core.data import (
 )
 from areal_core.errors import ComponentError, GenerationAborted, InputError, PromptTooLong, RemoteError
 from areal_core.protocols import Reward, Tokenizer
-from areal_core.workers.faults import blamed
+from areal_core.workers.faults import RAISED, blamed
 from areal_core.workers.requests import GroupRequests
 from areal_core.workers.seeds import derive
 
@@ -206,7 +206,7 @@ class RolloutSession:
         self.doing = "its reward"
         try:
             verdict = sound(await judge.reward.score(sample))
-        except Exception as error:
+        except RAISED as error:
             self.failure = blamed(error, judge.name, f"score {self._play.ref}, member {self.member}")
             raise self.failure from error
         self.doing = "the environment"

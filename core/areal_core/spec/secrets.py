@@ -1,0 +1,65 @@
+"""What may be written down or shown of a spec and a command: everything but secrets.
+
+A secret is what stands under a key that is named like one, and whatever came from the environment:
+there the reference is shown, `${env:NAME}`, which also loads again to the same experiment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_SECRET = re.compile(
+    r"(^|_)(api_?key|private_?key|secret(_?key)?|passw(or)?d|credentials?|auth(orization)?"
+    r"|((access|api|auth|bearer)_?)?token)$",
+    re.IGNORECASE,
+)
+
+_NONE = ("", "auto")
+"""Values that say how to come by a secret, and are none."""
+
+_MASK = "***"
+
+
+def shown(resolved: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
+    """The resolved spec as it may be shown; `origins` as in `Experiment`."""
+    return {key: without_secrets(_by_reference(value, key, origins), key) for key, value in resolved.items()}
+
+
+def without_secrets(value: Any, key: str = "") -> Any:
+    """`value` with everything masked that stands under a key that names a secret."""
+    if isinstance(value, Mapping):
+        return {name: without_secrets(item, str(name)) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(item) if not isinstance(item, str) else _assignment(item) for item in value]
+    held = isinstance(value, str) and value not in _NONE and not value.startswith("${env:")
+    return _MASK if held and _named(key) else value
+
+
+def _named(key: str) -> bool:
+    return bool(_SECRET.search(key.rpartition(".")[2].replace("-", "_")))
+
+
+def _assignment(text: str) -> str:
+    """An override `a.b=value` or `--set=a.b=value`, masked where a key names a secret: its own, or one inside."""
+    option, rest = ("--set=", text[6:]) if text.startswith("--set=") else ("", text)
+    key, equals, value = rest.partition("=")
+    inside = re.findall(r"[\w-]+(?=[\"']?\s*:)", value) if value.lstrip().startswith(("{", "[")) else []
+    masked = equals and any(map(_named, (key, *inside)))
+    return f"{option}{key}={_MASK}" if masked else text
+
+
+def _by_reference(value: Any, path: str, origins: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _by_reference(item, f"{path}.{key}", origins) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_by_reference(item, f"{path}.{index}", origins) for index, item in enumerate(value)]
+    names = [name.removeprefix("env:") for name in origins.get(path, "").split(", ") if name.startswith("env:")]
+    for name in names:
+        held = os.environ.get(name)
+        if held:
+            whole = str(value).lower() == held.lower()
+            value = f"${{env:{name}}}" if whole else str(value).replace(held, f"${{env:{name}}}")
+    return value

@@ -1,0 +1,65 @@
+import pytest
+
+from areal_core.spec.secrets import shown, without_secrets
+
+
+def test_only_values_under_names_of_secrets_are_masked():
+    given = {
+        "api_key": "auto",
+        "token": "a",
+        "hub_token": "b",
+        "max_new_tokens": "c",
+        "password": "d",
+        "tokens": "e",
+        "text": "key=value",
+    }
+    masked = without_secrets(given)
+    assert [name for name, value in masked.items() if value == "***"] == ["token", "hub_token", "password"]
+
+
+@pytest.mark.parametrize(
+    "key", ["Authorization", "X-Api-Key", "apikey", "apiKey", "hf_token", "private_key", "client-secret", "a.b.password"]
+)
+def test_headers_and_keys_are_known_by_their_usual_names(key):
+    assert without_secrets({key: "s3cret"}) == {key: "***"}
+
+
+@pytest.mark.parametrize(
+    ("override", "masked"),
+    [
+        ("seed=4", "seed=4"),
+        ("trackers.0.api_key=s3cret", "trackers.0.api_key=***"),
+        ("--set=trackers.0.api_key=s3cret", "--set=trackers.0.api_key=***"),
+        ("reward.headers={Authorization: s3cret}", "reward.headers=***"),
+        ("trackers=[{type: wandb, \"api_key\": s3cret}]", "trackers=***"),
+        ("training={max_steps: 5}", "training={max_steps: 5}"),
+    ],
+)
+def test_an_override_that_holds_a_secret_is_masked(override, masked):
+    assert without_secrets([override]) == [masked]
+
+
+def test_what_came_from_the_environment_is_shown_by_its_name(monkeypatch):
+    monkeypatch.setenv("KEY", "s3cret")
+    monkeypatch.setenv("STEPS", "7")
+    monkeypatch.setenv("ON", "true")
+    resolved = {
+        "trackers": [{"api_key": "s3cret", "url": "https://u:s3cret@host"}],
+        "training": {"max_steps": 7, "on": True, "batch_size": 7},
+    }
+    origins = {
+        "trackers.0.api_key": "env:KEY",
+        "trackers.0.url": "env:KEY",
+        "training.max_steps": "env:STEPS",
+        "training.on": "env:ON",
+        "training.batch_size": "spec.yaml:3",
+    }
+    assert shown(resolved, origins) == {
+        "trackers": [{"api_key": "${env:KEY}", "url": "https://u:${env:KEY}@host"}],
+        "training": {"max_steps": "${env:STEPS}", "on": "${env:ON}", "batch_size": 7},
+    }
+
+
+def test_a_default_that_stood_in_for_a_variable_is_shown(monkeypatch):
+    monkeypatch.delenv("STEPS", raising=False)
+    assert shown({"steps": 7}, {"steps": "env:STEPS"}) == {"steps": 7}
