@@ -114,7 +114,7 @@ class Scene:
 
     def lines(self, file: str, name: str = "run") -> list[dict[str, Any]]:
         """The objects of a file of lines."""
-        return [json.loads(line) for line in (self.folder / name / file).read_text().splitlines()]
+        return [json.loads(line) for line in (self.folder / name / file).read_bytes().splitlines()]
 
     def checkpoint(self, step: int, name: str = "run") -> Path:
         return self.folder / name / "checkpoints" / f"step-{step}"
