@@ -79,6 +79,18 @@ def latest(run: Path) -> Path:
     return found[-1]
 
 
+def abandon(folder: Path, step: int) -> None:
+    """Rename what is under `folder` of steps after `step` to `abandoned-step-N`: a run goes on from `step` another way.
+
+    It is then nobody's latest, and nothing but another abandoned checkpoint of the same step replaces it.
+    """
+    for path in _found(folder, after=step):
+        aside = path.with_name(f"abandoned-{path.name}")
+        if aside.exists():
+            shutil.rmtree(aside)
+        path.rename(aside)
+
+
 def trainer_state(checkpoint: Path) -> Path:
     """The trainer's part."""
     return checkpoint / _TRAINER
@@ -122,10 +134,10 @@ def _finish(fresh: Path, final: Path, state: PipelineState, identity: Mapping[st
         shutil.rmtree(outdated)
 
 
-def _found(folder: Path) -> list[Path]:
-    """The whole checkpoints, oldest first."""
+def _found(folder: Path, after: int = -1) -> list[Path]:
+    """The whole checkpoints of steps after `after`, oldest first."""
     named = [(int(match[1]), path) for path in folder.glob("step-*") if (match := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(named) if (path / _STATE).is_file()]
+    return [path for step, path in sorted(named) if step > after and (path / _STATE).is_file()]
 
 
 def _compare(checkpoint: Path, theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> None:

@@ -127,6 +127,14 @@ def test_lines_of_steps_after_the_checkpoint_are_forgotten(scene):
         assert len(steps) < 20
 
 
+def test_a_run_that_goes_on_from_an_earlier_checkpoint_keeps_its_own_and_leaves_the_others_aside(scene):
+    scene.run("checkpoint={every: 4, keep: 100}", "training.max_steps=12")
+    scene.run("checkpoint={every: 2, keep: 1}", "training.max_steps=8", resume=scene.checkpoint(4))
+    names = {path.name for path in (scene.folder / "run" / "checkpoints").iterdir()}
+    assert names == {"step-8", "abandoned-step-8", "abandoned-step-12"}
+    assert checkpoint.latest(scene.folder / "run") == scene.checkpoint(8)
+
+
 def test_the_trace_of_a_resumed_run_is_one_valid_file(scene):
     scene.run(SLOW, meddle=stop_at(7))
     scene.run(SLOW, resume=checkpoint.latest(scene.folder / "run"))
