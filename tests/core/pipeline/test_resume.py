@@ -110,6 +110,51 @@ def test_the_bound_holds_after_a_resume(scene):
     assert max(line["lag/max"] for line in scene.lines("metrics.jsonl")) <= 2
 
 
+AHEAD = ("checkpoint={every: 4, keep: 100}", "pipeline.max_staleness=4", "executor.mock.seconds={train: 8}")
+SMALLER = {
+    "a smaller bound": ("pipeline.max_staleness=1",),
+    "no staleness": ("pipeline.max_staleness=0",),
+    "smaller batches": ("training.batch_size=4",),
+    "smaller batches and a smaller bound": ("training.batch_size=8", "pipeline.max_staleness=1"),
+    "larger groups": ("objective.group_size=8",),
+    "smaller groups": ("objective.group_size=2",),
+    "fewer steps": ("training.max_steps=9",),
+}
+
+
+@pytest.mark.parametrize("on_stale", ["wait", "drop"])
+@pytest.mark.parametrize("changed", SMALLER)
+@pytest.mark.parametrize("speed", [(), (SLOW,)])
+def test_a_resume_gives_up_what_does_not_fit_its_new_bound(scene, watched, speed, changed, on_stale):
+    scene.run(*AHEAD, *speed)
+    options = (*AHEAD, f"pipeline.on_stale={on_stale}", *speed, *SMALLER[changed])
+    summary = scene.run(*options, resume=scene.checkpoint(8))
+    steps = 9 if changed == "fewer steps" else 20
+    assert (summary.outcome, summary.steps) == ("done", steps)
+    program = scene.controller._composition.stages[0]
+    trained = [line for line in scene.lines("trajectories/steps-0000001-0000100.jsonl") if line["step"] > 8]
+    assert {len(line["trajectories"]) for line in trained} == {program.group_size}
+    assert len(trained) == (steps - 8) * program.bound.groups
+    lags = [line["lag/max"] for line in scene.lines("metrics.jsonl")[8:]]
+    assert max(lags) <= program.bound.max_staleness
+
+
+@pytest.mark.parametrize(
+    ("changed", "cause"), [("no staleness", "stale"), ("smaller batches", "stale"), ("larger groups", "resized")]
+)
+def test_what_a_resume_gives_up_is_counted_by_its_cause(scene, changed, cause):
+    scene.run(*AHEAD)
+    held = json.loads((scene.checkpoint(8) / "pipeline.json").read_text())["buffered"]
+    scene.run(*AHEAD, *SMALLER[changed], resume=scene.checkpoint(8))
+    assert 0 < scene.lines("metrics.jsonl")[8][f"dropped/{cause}"] <= 4 * len(held)
+
+
+def test_a_resume_under_the_same_bound_gives_up_nothing(scene):
+    scene.run(*AHEAD)
+    scene.run(*AHEAD, resume=scene.checkpoint(8))
+    assert sorted(_sequences(scene)) == list(range(80))
+
+
 def test_tokens_drawn_after_a_resume_are_of_a_new_incarnation(scene):
     scene.run(SLOW, meddle=stop_at(7))
     scene.run(SLOW, resume=checkpoint.latest(scene.folder / "run"))
