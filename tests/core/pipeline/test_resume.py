@@ -74,6 +74,36 @@ def test_a_resume_finds_its_stage_its_tasks_and_its_scores(scene, cut):
     assert _without_incarnation(scene.lines("evaluations.jsonl", "cut")) == scene.lines("evaluations.jsonl", "whole")
 
 
+def lengths(first, second):
+    return f"stages.0.training.max_steps={first}", f"stages.1.training.max_steps={second}"
+
+
+@pytest.mark.parametrize(
+    ("cut", "now", "steps"), [(6, (8, 5), "9 to 13"), (4, (3, 5), "1 to 3"), (6, (7, 9), "8 to 16")]
+)
+def test_a_resume_whose_step_would_be_of_another_stage_is_refused(scene, cut, now, steps):
+    scene.run(spec=STAGES)
+    name = "imitate" if cut == 4 else "reinforce"
+    with pytest.raises(CheckpointError, match=f"its step {cut} is of stage {name}, whose steps are {steps} in"):
+        scene.run(*lengths(*now), spec=STAGES, resume=scene.checkpoint(cut))
+
+
+@pytest.mark.parametrize(
+    ("cut", "now", "stages"),
+    [
+        (2, (3, 4), ["imitate", "reinforce", "reinforce", "reinforce", "reinforce"]),
+        (4, (5, 1), ["imitate", "reinforce"]),
+        (6, (6, 2), ["reinforce", "reinforce"]),
+        (8, (2, 7), ["reinforce"]),
+    ],
+)
+def test_a_resume_goes_on_in_the_stage_of_its_checkpoint_whatever_the_lengths_are_now(scene, cut, now, stages):
+    scene.run(spec=STAGES)
+    summary = scene.run(*lengths(*now), spec=STAGES, resume=scene.checkpoint(cut))
+    assert (summary.outcome, summary.steps) == ("done", sum(now))
+    assert [line["stage"] for line in scene.lines("metrics.jsonl")[cut:]] == stages
+
+
 def test_a_stopped_run_goes_on_with_every_group_trained_on_once(scene):
     stopped = scene.run(SLOW, meddle=stop_at(7))
     assert stopped.outcome == "stopped"
