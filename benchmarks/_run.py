@@ -53,4 +53,4 @@ def read(directory: Path) -> Record:
 
 
 def _lines(path: Path) -> list[Line]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []

@@ -77,7 +77,7 @@ def one_seed(seed: int, samples: int, folder: Path, extra: list[str]) -> dict[st
     began = time.monotonic()
     areal("run", str(SPEC), "--run-dir", str(run), "--set", f"seed={seed}", *extra)
     minutes = (time.monotonic() - began) / 60
-    lines = [json.loads(line) for line in (run / "evaluations.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (run / "evaluations.jsonl").read_bytes().splitlines()]
     checkpoint = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name.partition("-")[2]))
     tasks = folder / "tasks.jsonl"
     if not tasks.exists():

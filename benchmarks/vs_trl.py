@@ -57,7 +57,7 @@ def run_trl(case: dict[str, Any], seed: int, work: Path) -> list[tuple[float, fl
     flags = [part for key, value in arguments.items() for part in (f"--{key}", str(value))]
     command = [trl_python(), str(HERE / "_trl_grpo.py"), *flags, "--out", str(out), "--seed", str(seed)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    lines = [json.loads(line) for line in out.read_bytes().splitlines()]
     return [(line["seconds"], line["reward"]) for line in lines]
 
 
@@ -100,8 +100,8 @@ def run_ours(case: dict[str, Any], seed: int, work: Path) -> list[tuple[float, f
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    timings = [json.loads(line) for line in (run / "timings.jsonl").read_text().splitlines()]
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_bytes().splitlines()]
+    timings = [json.loads(line) for line in (run / "timings.jsonl").read_bytes().splitlines()]
     began = timings[0]["elapsed"] - timings[0]["wall"]
     return [(t["elapsed"] - began, m["reward"]) for m, t in zip(metrics, timings, strict=True)]
 

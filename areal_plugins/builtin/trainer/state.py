@@ -42,6 +42,11 @@ def read_plain(directory: Path) -> dict[str, Any]:
     return plain
 
 
+def holds(directory: Path, name: str) -> bool:
+    """Whether `write` was given `name` among the tensors."""
+    return (directory / f"{name}.safetensors").is_file()
+
+
 @torch.no_grad()
 def read_into(directory: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
     """Copy `NAME.safetensors` into `tensors`, in place.

@@ -90,6 +90,8 @@ class TorchTrainer:
         if plain["stage"] != stage.plan.name:
             problem = f"it was saved in stage {plain['stage']!r}, not in {stage.plan.name!r}"
             raise CheckpointError(str(directory), problem)
+        if self._critic is None and state.holds(directory, "critic"):
+            self._critic = ValueModel(self._policy)
         for name, tensors in self._tensors(stage).items():
             state.read_into(directory, name, tensors)
         for learner, saved in zip(stage.every_learner, plain["optimizers"], strict=True):
@@ -112,12 +114,12 @@ class TorchTrainer:
         model.train(context.activation_checkpointing or bool(context.lora and context.lora.dropout))
 
     def _tensors(self, stage: Stage) -> dict[str, Mapping[str, Tensor]]:
-        """All weights that a resume needs, by file."""
+        """All weights that a resume needs, by file; a critic also in a stage that rests it, for a later one."""
         tensors: dict[str, Mapping[str, Tensor]] = {"policy": self._policy.trainable}
         if stage.reference is not None:
             tensors["reference"] = stage.reference.values
-        if stage.critic is not None:
-            tensors["critic"] = stage.critic.trainable
+        if self._critic is not None:
+            tensors["critic"] = self._critic.trainable
         return tensors
 
     def _check_tokens(self, most: int, least: int, step: int) -> None:

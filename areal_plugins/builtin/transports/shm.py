@@ -17,6 +17,7 @@ from areal_core.contexts import TransportContext
 from areal_core.data import WeightOffer, WeightVersion
 from areal_plugins import InputError, TransportError
 from areal_plugins.builtin.transports import ShmOptions
+from areal_plugins.builtin.transports.ownership import sweep
 from areal_plugins.builtin.transports.publisher import Publisher
 from areal_plugins.builtin.transports.segment import Attachment
 from areal_plugins.builtin.transports.source import Source, expect
@@ -32,7 +33,7 @@ class ShmTransport:
         root = Path(options.directory)
         if not root.is_dir():
             raise InputError(f"weights.shm.directory: {root}", "there is no such directory", "use the transport disk")
-        self._context = context
+        self._root, self._context = root, context
         self._mechanism = context.mechanism or "tensors"
         self._publisher = Publisher(root, context) if context.side == "trainer" and not context.place.rank else None
         self._attached: dict[Path, Attachment] = {}
@@ -72,10 +73,12 @@ class ShmTransport:
             self._publisher.release(version)
 
     def close(self) -> None:
-        """Unmap, and remove the segments that this end made."""
+        """Unmap, and remove the segments that this end made; an engine, those of a trainer that was killed."""
         self._attached.clear()
         if self._publisher is not None:
             self._publisher.close()
+        else:
+            sweep(self._root)
 
     def _attach(self, offer: WeightOffer) -> Attachment:
         path, size = Path(offer.payload["segment"]), offer.payload["size"]

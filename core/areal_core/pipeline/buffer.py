@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from areal_core.data import Batch, TrajectoryGroup
 from areal_core.errors import ComponentError
 from areal_core.pipeline.condition import Condition
@@ -37,10 +39,19 @@ class Buffer:
         self._groups[group.sequence] = group
         self._expire()
 
-    def restore(self, group: TrajectoryGroup) -> None:
-        """A group that was here when the checkpoint was written."""
-        self._ledger.restore(group.sequence, _step(group))
-        self._groups[group.sequence] = group
+    def restore(self, groups: Iterable[TrajectoryGroup]) -> None:
+        """Take up what was here when the checkpoint was written.
+
+        What no longer has the size of a group, or would be too old before a batch has a place for it, is given up:
+        the bound may have been another then.
+        """
+        for group in sorted(groups, key=self._due):
+            if len(group.trajectories) != self._ledger.bound.group_size:
+                self._tally.drop("resized", len(group.trajectories), group)
+            elif not self._ledger.restore(group.sequence, _step(group)):
+                self._tally.drop("stale", len(group.trajectories), group)
+            else:
+                self._groups[group.sequence] = group
 
     async def take(self) -> Batch:
         """The next batch, once it can be had without endangering a later one."""
@@ -50,6 +61,9 @@ class Buffer:
         self._expire()
         self._condition.changed()
         return batch
+
+    def _due(self, group: TrajectoryGroup) -> tuple[int, int]:
+        return self._ledger.deadline(_step(group)), group.sequence
 
     def _expire(self) -> None:
         for sequence in self._ledger.expire():

@@ -56,10 +56,13 @@ async def save(
 ) -> Path:
     """Write `step-N` under `folder`, and remove all but the newest `keep`; its path."""
     final, fresh = folder / f"step-{state.step}", folder / f".step-{state.step}.new"
-    await asyncio.to_thread(_begin, fresh)
-    await trainer.call("save_model", str(fresh))
-    await trainer.call("save_state", str(fresh / _TRAINER))
-    await asyncio.to_thread(_finish, fresh, final, state, identity, keep)
+    try:
+        await asyncio.to_thread(_begin, fresh)
+        await trainer.call("save_model", str(fresh))
+        await trainer.call("save_state", str(fresh / _TRAINER))
+        await asyncio.to_thread(_finish, fresh, final, state, identity, keep)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, fresh, ignore_errors=True)  # it is there only if something failed
     return final
 
 
@@ -77,6 +80,18 @@ def latest(run: Path) -> Path:
         problem = "is no run directory" if not run.is_dir() else "has no whole checkpoint"
         raise CheckpointError(str(run), f"{problem}; nothing can be resumed from it")
     return found[-1]
+
+
+def abandon(folder: Path, step: int) -> None:
+    """Rename what is under `folder` of steps after `step` to `abandoned-step-N`: a run goes on from `step` another way.
+
+    It is then nobody's latest, and nothing but another abandoned checkpoint of the same step replaces it.
+    """
+    for path in _found(folder, after=step):
+        aside = path.with_name(f"abandoned-{path.name}")
+        if aside.exists():
+            shutil.rmtree(aside)
+        path.rename(aside)
 
 
 def trainer_state(checkpoint: Path) -> Path:
@@ -122,10 +137,10 @@ def _finish(fresh: Path, final: Path, state: PipelineState, identity: Mapping[st
         shutil.rmtree(outdated)
 
 
-def _found(folder: Path) -> list[Path]:
-    """The whole checkpoints, oldest first."""
+def _found(folder: Path, after: int = -1) -> list[Path]:
+    """The whole checkpoints of steps after `after`, oldest first."""
     named = [(int(match[1]), path) for path in folder.glob("step-*") if (match := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(named) if (path / _STATE).is_file()]
+    return [path for step, path in sorted(named) if step > after and (path / _STATE).is_file()]
 
 
 def _compare(checkpoint: Path, theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> None:

@@ -112,9 +112,8 @@ class Controller:
         """Everything up to the last step; whatever goes wrong on the way stops the run as its cause."""
         try:
             await self._start()
-            for program in self._composition.stages:
-                if self._state.step < program.last or self._state.stage == program.name:
-                    await self._run_stage(program)
+            for program in self._composition.stages[_stage_of(self._state, self._composition) :]:
+                await self._run_stage(program)
             await self._finish()
         except Stopped:
             pass
@@ -308,7 +307,19 @@ def _resumed(resume: Path, composition: Composition) -> PipelineState:
     if state.step >= composition.steps:
         problem = f"all {composition.steps} steps of the run are done; raise training.max_steps to go on"
         raise CheckpointError(str(resume), problem)
+    program = composition.stages[_stage_of(state, composition)]
+    if not program.first <= state.step <= program.last:
+        problem = (
+            f"its step {state.step} is of stage {program.name}, whose steps are {program.first + 1} to {program.last}"
+            " in the spec; leave training.max_steps of the stages up to it as it was"
+        )
+        raise CheckpointError(str(resume), problem)
     return evolve(state, incarnation=state.incarnation + 1)
+
+
+def _stage_of(state: PipelineState, composition: Composition) -> int:
+    """The place of the stage to go on with: the checkpoint's, or the first."""
+    return [program.name for program in composition.stages].index(state.stage) if state.stage else 0
 
 
 def _first_and_last(scores: Iterable[tuple[int, Mapping[str, float]]]) -> dict[str, float]:

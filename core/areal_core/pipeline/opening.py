@@ -9,6 +9,7 @@ from typing import Any
 import pluggy
 
 from areal_core.contexts import ExecutorContext, RunInfo, TrackerContext
+from areal_core.pipeline import checkpoint
 from areal_core.pipeline.background import Background, Stop
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition
@@ -34,6 +35,7 @@ def open_run(
     """The run directory and all that the run's parts share; for a run that resumes in `state`."""
     experiment, loop = composition.experiment, asyncio.get_running_loop()
     directory = RunDirectory(composition.folder, state.step)
+    checkpoint.abandon(directory.checkpoints, state.step)
     spec = shown(experiment.resolved, experiment.origins)
     directory.describe(spec, provenance)
     trace = Trace(loop.time, composition.folder / "trace.json", state.elapsed)

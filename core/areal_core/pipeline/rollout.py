@@ -56,8 +56,11 @@ class Rollouts:
         return tuple((sequence, self._rolling[sequence].task) for sequence in sorted(self._rolling))
 
     def restart(self, sequence: int, task: TaskRef) -> None:
-        """Roll out anew what was under way when the checkpoint was written."""
-        self._launch(sequence, task)
+        """Roll out anew what was under way when the checkpoint was written, unless the bound has become too small."""
+        if self._ledger.room():
+            self._launch(sequence, task)
+        else:
+            self._run.tally.drop("surplus", len(self._members))
 
     async def admit(self) -> None:
         """Admit groups until cancelled."""

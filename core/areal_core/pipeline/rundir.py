@@ -158,10 +158,11 @@ def _trajectory_line(trajectory: Trajectory) -> dict[str, Any]:
 
 def _cut(path: Path, step: int) -> None:
     """Keep the whole lines whose step is at most `step`."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+    with path.open("rb") as file:
+        lines = list(file)  # ends lines at b"\n" alone: texts may hold whatever else Unicode takes for a line's end
+    kept = [line for line in lines if line.endswith(b"\n") and json.loads(line)["step"] <= step]
     if len(kept) < len(lines):
-        path.write_text("".join(kept), encoding="utf-8")
+        path.write_bytes(b"".join(kept))
 
 
 def _git() -> dict[str, Any]:

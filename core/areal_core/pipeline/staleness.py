@@ -66,6 +66,10 @@ class Ledger:
         """Groups that wait to be trained on."""
         return sum(map(len, self._finished.values()))
 
+    def deadline(self, oldest: int | None) -> int:
+        """The last batch that may hold a group whose oldest token is of version `oldest`."""
+        return NEVER if oldest is None else oldest + self.bound.max_staleness
+
     def room(self) -> bool:
         """Whether one more group may be admitted: by the bound, and because the stage needs it."""
         steps = min(self.committed + self.bound.max_staleness + 1, self.bound.last_step) - self.bound.first_step
@@ -87,16 +91,22 @@ class Ledger:
 
         False when that is older than the version it was admitted under: its engine served old weights.
         """
-        deadline = NEVER if oldest is None else oldest + self.bound.max_staleness
+        deadline = self.deadline(oldest)
         kept = deadline >= self._running[sequence]
         self._leave(sequence)
         heappush(self._finished[deadline], sequence)
         return kept
 
-    def restore(self, sequence: int, oldest: int | None) -> None:
-        """A group that was finished when the checkpoint was written."""
-        deadline = NEVER if oldest is None else oldest + self.bound.max_staleness
-        heappush(self._finished[deadline], sequence)
+    def restore(self, sequence: int, oldest: int | None) -> bool:
+        """A group that was finished when a checkpoint was written, maybe under another bound; the earliest due first.
+
+        False, and not counted, when all batches up to its deadline are full.
+        """
+        deadline = self.deadline(oldest)
+        kept = self.finished < (deadline + 1 - self.step) * self.bound.groups
+        if kept:
+            heappush(self._finished[deadline], sequence)
+        return kept
 
     def drop(self, sequence: int) -> None:
         """A running group leaves the count; another may take its place."""

@@ -59,8 +59,7 @@ class StageRun:
     def begin(self) -> None:
         """Take up what was finished or under way, and admit more."""
         if self._state.stage == self._program.name:
-            for group in self._state.buffered:
-                self._buffer.restore(group)
+            self._buffer.restore(self._state.buffered)
             for sequence, task in self._state.under_way:
                 self._rollouts.restart(sequence, task)
         self._stopwatch.begin()

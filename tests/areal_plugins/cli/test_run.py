@@ -85,6 +85,12 @@ def test_runs_get_a_directory_of_their_own(here):
     assert all(folder.name.startswith("mocked-") for folder in folders)
 
 
+def test_a_place_that_cannot_hold_a_run_is_bad_input(here, capsys):
+    (here / "file").write_text("")
+    assert run("--run-dir", "file") == 2
+    assert "file: cannot hold a run" in capsys.readouterr().err
+
+
 def test_a_directory_that_holds_a_run_is_not_written_over(here, capsys):
     run("--run-dir", "r")
     assert run("--run-dir", "r") == 2

@@ -17,6 +17,7 @@ from areal_core.pipeline.compose import compose
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.events import Event
 from areal_core.pipeline.run import EvaluationReport, StepReport
+from areal_core.pipeline.staleness import Ledger
 from areal_core.spec import load_experiment
 from areal_plugins.testing import mocks
 
@@ -114,7 +115,7 @@ class Scene:
 
     def lines(self, file: str, name: str = "run") -> list[dict[str, Any]]:
         """The objects of a file of lines."""
-        return [json.loads(line) for line in (self.folder / name / file).read_text().splitlines()]
+        return [json.loads(line) for line in (self.folder / name / file).read_bytes().splitlines()]
 
     def checkpoint(self, step: int, name: str = "run") -> Path:
         return self.folder / name / "checkpoints" / f"step-{step}"
@@ -143,3 +144,29 @@ def scene(tmp_path: Path, plugins: Manager) -> Scene:
 def virtually() -> Callable[[Coroutine[Any, Any, T]], T]:
     """Runs a coroutine on a virtual clock."""
     return run_virtually
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Every change of a ledger is followed by a look at the bound; the most that ever was ahead, in trajectories."""
+    seen: list[int] = []
+
+    def check(ledger: Ledger) -> None:
+        bound = ledger.bound
+        trained = (ledger.step - bound.first_step) * bound.batch_size
+        ahead = trained + (ledger.running + ledger.finished) * bound.group_size
+        assert ahead <= (ledger.committed - bound.first_step + bound.max_staleness + 1) * bound.batch_size
+        seen.append(ahead - trained)
+
+    for name in ("admit", "finish", "drop", "commit", "take", "expire"):
+        monkeypatch.setattr(Ledger, name, _followed(getattr(Ledger, name), check))
+    return seen
+
+
+def _followed(method: Callable[..., Any], check: Callable[[Ledger], None]) -> Callable[..., Any]:
+    def followed(ledger: Ledger, *args: Any, **kwargs: Any) -> Any:
+        result = method(ledger, *args, **kwargs)
+        check(ledger)
+        return result
+
+    return followed

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from areal_core.data import TaskRef, Trajectory, TrajectoryGroup
 from areal_core.errors import CheckpointError
-from areal_core.pipeline.checkpoint import PipelineState, latest, read, save
+from areal_core.pipeline.checkpoint import PipelineState, abandon, latest, read, save
 from areal_core.pipeline.metrics import Dropped, Tally, Totals
 from areal_core.pipeline.tasks import Drawn
 
@@ -111,6 +111,7 @@ def test_a_save_that_fails_leaves_the_older_checkpoint_and_is_not_taken_for_one(
     with pytest.raises(OSError, match="disk full"):
         write(tmp_path / "checkpoints", PipelineState(step=2), trainer=Trainer(method))
     assert latest(tmp_path).name == "step-1"
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-1"]
 
 
 def test_what_an_interrupted_save_left_is_removed_by_the_next(tmp_path):
@@ -122,6 +123,33 @@ def test_what_an_interrupted_save_left_is_removed_by_the_next(tmp_path):
 def test_the_same_step_may_be_saved_again(tmp_path):
     write(tmp_path, PipelineState(step=1, elapsed=1.0))
     assert read(write(tmp_path, PipelineState(step=1, elapsed=2.0)), {"seed": 1}).elapsed == 2.0
+
+
+def test_abandoned_checkpoints_are_set_aside_and_never_the_one_gone_on_from(tmp_path):
+    folder = tmp_path / "checkpoints"
+    for step in (9, 10, 18, 20):
+        folder.mkdir(exist_ok=True)
+        write(folder, PipelineState(step=step))
+    abandon(folder, 10)
+    names = {"step-9", "step-10", "abandoned-step-18", "abandoned-step-20"}
+    assert {path.name for path in folder.iterdir()} == names
+    assert latest(tmp_path).name == "step-10"
+
+
+def test_an_abandoned_checkpoint_is_replaced_by_a_newer_one_of_its_step(tmp_path):
+    for elapsed in (1.0, 2.0):
+        write(tmp_path, PipelineState(step=20, elapsed=elapsed))
+        abandon(tmp_path, 10)
+    assert [path.name for path in tmp_path.iterdir()] == ["abandoned-step-20"]
+    assert read(tmp_path / "abandoned-step-20", {"seed": 1}).elapsed == 2.0
+
+
+def test_what_is_no_whole_checkpoint_replaces_no_abandoned_one(tmp_path):
+    write(tmp_path, PipelineState(step=20))
+    abandon(tmp_path, 10)
+    (tmp_path / "step-20").mkdir()
+    abandon(tmp_path, 10)
+    assert read(tmp_path / "abandoned-step-20", {"seed": 1}).step == 20
 
 
 def test_a_checkpoint_may_be_named_instead_of_its_run(tmp_path):

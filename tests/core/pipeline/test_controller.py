@@ -33,32 +33,6 @@ LATENCIES = {
 }
 
 
-@pytest.fixture
-def watched(monkeypatch):
-    """Every change of a ledger is followed by a look at the bound; the most that ever was ahead, in trajectories."""
-    seen = []
-
-    def check(ledger: Ledger) -> None:
-        bound = ledger.bound
-        trained = (ledger.step - bound.first_step) * bound.batch_size
-        ahead = trained + (ledger.running + ledger.finished) * bound.group_size
-        assert ahead <= (ledger.committed - bound.first_step + bound.max_staleness + 1) * bound.batch_size
-        seen.append(ahead - trained)
-
-    for name in ("admit", "finish", "drop", "commit", "take", "expire"):
-        monkeypatch.setattr(Ledger, name, _followed(getattr(Ledger, name), check))
-    return seen
-
-
-def _followed(method, check):
-    def followed(ledger, *args, **kwargs):
-        result = method(ledger, *args, **kwargs)
-        check(ledger)
-        return result
-
-    return followed
-
-
 def sequences(scene, name="run"):
     files = sorted((scene.folder / name / "trajectories").iterdir())
     return [line["sequence"] for file in files for line in scene.lines(f"trajectories/{file.name}", name)]

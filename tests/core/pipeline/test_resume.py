@@ -74,6 +74,36 @@ def test_a_resume_finds_its_stage_its_tasks_and_its_scores(scene, cut):
     assert _without_incarnation(scene.lines("evaluations.jsonl", "cut")) == scene.lines("evaluations.jsonl", "whole")
 
 
+def lengths(first, second):
+    return f"stages.0.training.max_steps={first}", f"stages.1.training.max_steps={second}"
+
+
+@pytest.mark.parametrize(
+    ("cut", "now", "steps"), [(6, (8, 5), "9 to 13"), (4, (3, 5), "1 to 3"), (6, (7, 9), "8 to 16")]
+)
+def test_a_resume_whose_step_would_be_of_another_stage_is_refused(scene, cut, now, steps):
+    scene.run(spec=STAGES)
+    name = "imitate" if cut == 4 else "reinforce"
+    with pytest.raises(CheckpointError, match=f"its step {cut} is of stage {name}, whose steps are {steps} in"):
+        scene.run(*lengths(*now), spec=STAGES, resume=scene.checkpoint(cut))
+
+
+@pytest.mark.parametrize(
+    ("cut", "now", "stages"),
+    [
+        (2, (3, 4), ["imitate", "reinforce", "reinforce", "reinforce", "reinforce"]),
+        (4, (5, 1), ["imitate", "reinforce"]),
+        (6, (6, 2), ["reinforce", "reinforce"]),
+        (8, (2, 7), ["reinforce"]),
+    ],
+)
+def test_a_resume_goes_on_in_the_stage_of_its_checkpoint_whatever_the_lengths_are_now(scene, cut, now, stages):
+    scene.run(spec=STAGES)
+    summary = scene.run(*lengths(*now), spec=STAGES, resume=scene.checkpoint(cut))
+    assert (summary.outcome, summary.steps) == ("done", sum(now))
+    assert [line["stage"] for line in scene.lines("metrics.jsonl")[cut:]] == stages
+
+
 def test_a_stopped_run_goes_on_with_every_group_trained_on_once(scene):
     stopped = scene.run(SLOW, meddle=stop_at(7))
     assert stopped.outcome == "stopped"
@@ -110,6 +140,51 @@ def test_the_bound_holds_after_a_resume(scene):
     assert max(line["lag/max"] for line in scene.lines("metrics.jsonl")) <= 2
 
 
+AHEAD = ("checkpoint={every: 4, keep: 100}", "pipeline.max_staleness=4", "executor.mock.seconds={train: 8}")
+SMALLER = {
+    "a smaller bound": ("pipeline.max_staleness=1",),
+    "no staleness": ("pipeline.max_staleness=0",),
+    "smaller batches": ("training.batch_size=4",),
+    "smaller batches and a smaller bound": ("training.batch_size=8", "pipeline.max_staleness=1"),
+    "larger groups": ("objective.group_size=8",),
+    "smaller groups": ("objective.group_size=2",),
+    "fewer steps": ("training.max_steps=9",),
+}
+
+
+@pytest.mark.parametrize("on_stale", ["wait", "drop"])
+@pytest.mark.parametrize("changed", SMALLER)
+@pytest.mark.parametrize("speed", [(), (SLOW,)])
+def test_a_resume_gives_up_what_does_not_fit_its_new_bound(scene, watched, speed, changed, on_stale):
+    scene.run(*AHEAD, *speed)
+    options = (*AHEAD, f"pipeline.on_stale={on_stale}", *speed, *SMALLER[changed])
+    summary = scene.run(*options, resume=scene.checkpoint(8))
+    steps = 9 if changed == "fewer steps" else 20
+    assert (summary.outcome, summary.steps) == ("done", steps)
+    program = scene.controller._composition.stages[0]
+    trained = [line for line in scene.lines("trajectories/steps-0000001-0000100.jsonl") if line["step"] > 8]
+    assert {len(line["trajectories"]) for line in trained} == {program.group_size}
+    assert len(trained) == (steps - 8) * program.bound.groups
+    lags = [line["lag/max"] for line in scene.lines("metrics.jsonl")[8:]]
+    assert max(lags) <= program.bound.max_staleness
+
+
+@pytest.mark.parametrize(
+    ("changed", "cause"), [("no staleness", "stale"), ("smaller batches", "stale"), ("larger groups", "resized")]
+)
+def test_what_a_resume_gives_up_is_counted_by_its_cause(scene, changed, cause):
+    scene.run(*AHEAD)
+    held = json.loads((scene.checkpoint(8) / "pipeline.json").read_text())["buffered"]
+    scene.run(*AHEAD, *SMALLER[changed], resume=scene.checkpoint(8))
+    assert 0 < scene.lines("metrics.jsonl")[8][f"dropped/{cause}"] <= 4 * len(held)
+
+
+def test_a_resume_under_the_same_bound_gives_up_nothing(scene):
+    scene.run(*AHEAD)
+    scene.run(*AHEAD, resume=scene.checkpoint(8))
+    assert sorted(_sequences(scene)) == list(range(80))
+
+
 def test_tokens_drawn_after_a_resume_are_of_a_new_incarnation(scene):
     scene.run(SLOW, meddle=stop_at(7))
     scene.run(SLOW, resume=checkpoint.latest(scene.folder / "run"))
@@ -125,6 +200,14 @@ def test_lines_of_steps_after_the_checkpoint_are_forgotten(scene):
         steps = [line["step"] for line in scene.lines(file, "cut")]
         assert steps == list(range(1, len(steps) + 1))
         assert len(steps) < 20
+
+
+def test_a_run_that_goes_on_from_an_earlier_checkpoint_keeps_its_own_and_leaves_the_others_aside(scene):
+    scene.run("checkpoint={every: 4, keep: 100}", "training.max_steps=12")
+    scene.run("checkpoint={every: 2, keep: 1}", "training.max_steps=8", resume=scene.checkpoint(4))
+    names = {path.name for path in (scene.folder / "run" / "checkpoints").iterdir()}
+    assert names == {"step-8", "abandoned-step-8", "abandoned-step-12"}
+    assert checkpoint.latest(scene.folder / "run") == scene.checkpoint(8)
 
 
 def test_the_trace_of_a_resumed_run_is_one_valid_file(scene):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 
 from areal_core.data import Batch, TaskRef, Trajectory, TrajectoryGroup
 from areal_core.pipeline.rundir import Lines, RunDirectory
@@ -21,7 +22,7 @@ def batch(step, reward=1.0):
 
 
 def read(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def test_every_line_is_on_disk_at_once(tmp_path):
@@ -54,6 +55,17 @@ def test_lines_after_the_step_and_half_a_line_are_forgotten(tmp_path):
     lines.add({"step": 3, "again": True})
     lines.close()
     assert read(path) == [{"step": 1}, {"step": 2}, {"step": 3, "again": True}]
+
+
+@pytest.mark.parametrize("text", ["\u2028", "\u2029", "\u0085", "\r\n\v\f\x1c"])
+def test_a_line_ends_only_where_it_was_ended_whatever_its_texts_hold(tmp_path, text):
+    path = tmp_path / "lines.jsonl"
+    for step in (1, 2):
+        lines = Lines(path, step=step)
+        lines.add({"step": step, "answer": f"4{text}5"})
+        lines.close()
+    Lines(path, step=1).close()
+    assert read(path) == [{"step": 1, "answer": f"4{text}5"}]
 
 
 def test_trained_groups_are_written_with_their_step_text_and_version(tmp_path):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,28 @@ class World:
         while self.ledger.step < self.bound.last_step:
             assert self.random.choice(self._moves())() is not False
             self._check()
+
+    def move(self, times: int) -> None:
+        while times and self.ledger.step < self.bound.last_step - 1:
+            self.random.choice(self._moves())()
+            times -= 1
+
+    def resume(self, bound: Bound) -> int:
+        """Go on under `bound`, as from a checkpoint; the groups that were given up."""
+        finished, running = self.finished, sorted(self.running)
+        held = len(finished) + len(running)
+        self.bound, self.ledger = bound, Ledger(bound, self.ledger.step)
+        due = sorted(finished, key=lambda sequence: (finished[sequence], sequence))
+        self.finished = {sequence: finished[sequence] for sequence in due if self._restore(sequence)}
+        self.running, self.lags, self.batches = {}, [], []
+        for sequence in running:
+            if self.ledger.room():
+                self.ledger.admit(sequence)
+                self.running[sequence] = self.ledger.committed
+        return held - len(self.finished) - len(self.running)
+
+    def _restore(self, sequence: int) -> bool:
+        return self.ledger.restore(sequence, self.finished[sequence])
 
     def _moves(self) -> list:
         """Everything that can happen now; an empty list would be a deadlock."""
@@ -102,6 +125,26 @@ def test_nothing_is_trained_on_beyond_the_bound_and_nothing_waits_for_ever(bound
     assert len(world.batches) == bound.last_step - bound.first_step
     assert all(len(batch) == bound.groups for batch in world.batches)
     assert all(0 <= lag <= bound.max_staleness for lag in world.lags)
+
+
+@settings(max_examples=300, deadline=None)
+@given(bound=bounds, other=bounds, seed=st.integers(0, 1 << 30), moves=st.integers(0, 60))
+def test_a_resume_under_any_other_bound_keeps_it_and_does_not_wait_for_ever(bound, other, seed, moves):
+    world = World(bound, seed, drops=False)
+    world.move(moves)
+    step = world.ledger.step
+    world.resume(evolve(other, first_step=bound.first_step, last_step=bound.last_step))
+    world.run()
+    assert len(world.batches) == bound.last_step - step
+    assert all(0 <= lag <= other.max_staleness for lag in world.lags)
+
+
+@settings(max_examples=100, deadline=None)
+@given(bound=bounds, seed=st.integers(0, 1 << 30), moves=st.integers(0, 60))
+def test_a_resume_under_the_same_bound_gives_up_nothing_where_work_is_waited_for(bound, seed, moves):
+    world = World(evolve(bound, drop=False), seed, drops=True)
+    world.move(moves)
+    assert world.resume(world.bound) == 0
 
 
 @settings(max_examples=50, deadline=None)

@@ -18,7 +18,8 @@ def test_only_values_under_names_of_secrets_are_masked():
 
 
 @pytest.mark.parametrize(
-    "key", ["Authorization", "X-Api-Key", "apikey", "apiKey", "hf_token", "private_key", "client-secret", "a.b.password"]
+    "key",
+    ["Authorization", "X-Api-Key", "apikey", "apiKey", "hf_token", "private_key", "client-secret", "a.password"],
 )
 def test_headers_and_keys_are_known_by_their_usual_names(key):
     assert without_secrets({key: "s3cret"}) == {key: "***"}
@@ -31,7 +32,7 @@ def test_headers_and_keys_are_known_by_their_usual_names(key):
         ("trackers.0.api_key=s3cret", "trackers.0.api_key=***"),
         ("--set=trackers.0.api_key=s3cret", "--set=trackers.0.api_key=***"),
         ("reward.headers={Authorization: s3cret}", "reward.headers=***"),
-        ("trackers=[{type: wandb, \"api_key\": s3cret}]", "trackers=***"),
+        ('trackers=[{type: wandb, "api_key": s3cret}]', "trackers=***"),
         ("training={max_steps: 5}", "training={max_steps: 5}"),
     ],
 )

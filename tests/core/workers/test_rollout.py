@@ -446,6 +446,15 @@ def test_a_reward_that_raises_is_named_with_the_task_and_the_cause() -> None:
     assert str(failure.value) == "reward/judge: score world/train/3, member 1: KeyError: 'gold'"
 
 
+def test_a_reward_that_exits_is_one_that_fails() -> None:
+    def leaves(sample: Sample) -> Score:
+        raise SystemExit(0)
+
+    Judge.verdict = staticmethod(leaves)
+    with pytest.raises(ComponentError, match="reward/judge: score world/train/3, member 1: SystemExit: 0"):
+        rolled(Engine(), order(members=(1,)))
+
+
 @pytest.mark.parametrize(
     ("verdict", "cause"),
     [
@@ -470,6 +479,15 @@ def test_an_environment_that_raises_is_named() -> None:
     with pytest.raises(ComponentError) as failure:
         rolled(Engine(), order(members=(1,)))
     assert str(failure.value) == "environment/world: play world/train/3, member 1: ZeroDivisionError: board of size 0"
+
+
+def test_an_environment_that_exits_is_one_that_fails() -> None:
+    async def leaves(task: Task, session: Any) -> Score:
+        raise SystemExit(3)
+
+    World.play = staticmethod(leaves)
+    with pytest.raises(ComponentError, match="environment/world: play world/train/3, member 1: SystemExit: 3"):
+        rolled(Engine(), order(members=(1,)))
 
 
 def test_an_environment_that_cannot_make_the_task_is_named() -> None:

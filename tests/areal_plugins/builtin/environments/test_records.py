@@ -63,6 +63,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_record(write: Write) -> None:
         (b"{'a': 1}", "is not JSON"),
         (b'{"a": "\xff"}', "is not UTF-8: invalid start byte"),
         (b'{"a": 1} {}', "is not JSON"),
+        (b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}", "is nested too deep"),
         (b"[1, 2]", r"must be a JSON object, not \[1,2\]"),
         (b'"' + b"x" * 99 + b'"', r"must be a JSON object, not \"x{39}\.\.\."),
     ],

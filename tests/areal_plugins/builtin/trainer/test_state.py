@@ -46,6 +46,19 @@ def test_a_resumed_trainer_goes_on_to_the_bit(build, tools, tmp_path, kind):
     assert all(torch.equal(value, again[name]) for name, value in whole.weights())
 
 
+def test_a_critic_outlasts_a_resume_in_a_stage_that_has_none(build, tools, tmp_path):
+    whole = begin(build, tools, "critic")
+    run(whole, tools, range(2))
+    whole.begin_stage(evolve(tools.stage(STAGES["plain"][1]()), name="rest"))
+    whole.save_state(tmp_path)
+    resumed = begin(build, tools, "plain")
+    resumed.begin_stage(evolve(tools.stage(STAGES["plain"][1]()), name="rest"))
+    resumed.load_state(tmp_path)
+    for trainer in (whole, resumed):
+        trainer.begin_stage(evolve(tools.stage(STAGES["critic"][1]()), name="again"))
+    assert run(resumed, tools, range(2, 4)) == run(whole, tools, range(2, 4))
+
+
 def test_saving_changes_nothing(build, tools, tmp_path):
     trainer, other = begin(build, tools, "critic"), begin(build, tools, "critic")
     run(trainer, tools, range(2))

@@ -248,6 +248,18 @@ def test_the_next_trainer_removes_what_a_killed_one_left(
         engine.receive(orphan)
 
 
+def test_an_engine_that_ends_removes_what_a_killed_trainer_left(
+    trainer: ShmTransport, engine: ShmTransport, start: Start
+) -> None:
+    living = publish(trainer, V1, weight=torch.ones(5))
+    process, link = start("doomed")
+    orphan = link.recv()
+    process.join()
+    engine.close()
+    assert not segment(orphan).parent.exists()
+    assert segment(living).exists()
+
+
 def test_names_carry_the_run_and_the_process(trainer: ShmTransport, tmp_path: Path) -> None:
     from areal_plugins.builtin.transports.ownership import run_key
 
