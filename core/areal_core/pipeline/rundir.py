@@ -110,9 +110,9 @@ class Lines:
     """
 
     def __init__(self, path: Path, step: int | None = None) -> None:
-        """Continue `path`; with `step`, forget the lines after it and one that is not whole."""
+        """Continue `path`; forget a line that is not whole, and with `step` the lines after it."""
         self.path = path
-        if step is not None and path.exists():
+        if path.exists():
             _cut(path, step)
         self._file = path.open("ab")
 
@@ -156,13 +156,16 @@ def _trajectory_line(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _cut(path: Path, step: int) -> None:
-    """Keep the whole lines whose step is at most `step`."""
+def _cut(path: Path, step: int | None) -> None:
+    """Keep the whole lines whose step is at most `step`, if given; a kill meanwhile leaves the file as it was."""
     with path.open("rb") as file:
         lines = list(file)  # ends lines at b"\n" alone: texts may hold whatever else Unicode takes for a line's end
-    kept = [line for line in lines if line.endswith(b"\n") and json.loads(line)["step"] <= step]
+    whole = (line for line in lines if line.endswith(b"\n"))
+    kept = [line for line in whole if step is None or json.loads(line)["step"] <= step]
     if len(kept) < len(lines):
-        path.write_bytes(b"".join(kept))
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.write_bytes(b"".join(kept))
+        fresh.replace(path)
 
 
 def _git() -> dict[str, Any]:

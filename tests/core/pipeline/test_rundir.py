@@ -57,6 +57,17 @@ def test_lines_after_the_step_and_half_a_line_are_forgotten(tmp_path):
     assert read(path) == [{"step": 1}, {"step": 2}, {"step": 3, "again": True}]
 
 
+@pytest.mark.parametrize("torn", [b'{"st', b'{"a":"\xc3'])
+def test_half_a_line_is_forgotten_where_no_step_is_given(tmp_path, torn):
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'{"step":1}\n' + torn)
+    lines = Lines(path)
+    lines.add({"step": 2})
+    lines.close()
+    assert read(path) == [{"step": 1}, {"step": 2}]
+    assert [file.name for file in tmp_path.iterdir()] == ["lines.jsonl"]
+
+
 @pytest.mark.parametrize("text", ["\u2028", "\u2029", "\u0085", "\r\n\v\f\x1c"])
 def test_a_line_ends_only_where_it_was_ended_whatever_its_texts_hold(tmp_path, text):
     path = tmp_path / "lines.jsonl"
