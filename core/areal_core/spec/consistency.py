@@ -203,6 +203,9 @@ def _sampling(sampling: SamplingSpec, path: str) -> Conflicts:
     if sampling.min_new_tokens > sampling.max_new_tokens:
         message = f"min_new_tokens {sampling.min_new_tokens} is more than max_new_tokens {sampling.max_new_tokens}"
         yield conflict("lengths-crossed", message, f"{path}.min_new_tokens", f"{path}.max_new_tokens")
+    for index, stop in enumerate(sampling.stop):
+        if not stop:
+            yield conflict("bad-value", "an empty text ends every answer at once", f"{path}.stop.{index}")
 
 
 def _pool_size(pool: PoolSpec, path: str) -> Conflicts:

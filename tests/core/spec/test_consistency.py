@@ -43,6 +43,7 @@ from areal_core.errors import Severity
         ("training: {amp: {enabled: true, loss_scale: 8}}", "amp-without-effect", "5:45"),
         ("platform: cpu\ntraining: {amp: {enabled: true, dtype: fp16}}", "wrong-precision", "6:40"),
         ("trackers: [jsonl, jsonl]", "duplicate-name", "5:19"),
+        ("inference: {sampling: {stop: [x, '']}}", "bad-value", "5:34"),
     ],
 )
 def test_a_contradiction_is_an_error_where_it_is_written(complete, errors, text, code, place):
