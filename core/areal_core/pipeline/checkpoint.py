@@ -61,8 +61,9 @@ async def save(
         await trainer.call("save_model", str(fresh))
         await trainer.call("save_state", str(fresh / _TRAINER))
         await asyncio.to_thread(_finish, fresh, final, state, identity, keep)
-    finally:
-        await asyncio.to_thread(shutil.rmtree, fresh, ignore_errors=True)  # it is there only if something failed
+    except Exception:  # not when cancelled: whoever writes there goes on, and the next save removes it
+        await asyncio.to_thread(shutil.rmtree, fresh, ignore_errors=True)
+        raise
     return final
 
 

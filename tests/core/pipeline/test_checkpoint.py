@@ -114,6 +114,17 @@ def test_a_save_that_fails_leaves_the_older_checkpoint_and_is_not_taken_for_one(
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-1"]
 
 
+def test_a_save_that_is_cancelled_takes_nothing_away_from_who_still_writes(tmp_path):
+    class Cancelled(Trainer):
+        async def call(self, method, directory):
+            await super().call(method, directory)
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        write(tmp_path, PipelineState(step=1), trainer=Cancelled())
+    assert (tmp_path / ".step-1.new" / "save_model").exists()
+
+
 def test_what_an_interrupted_save_left_is_removed_by_the_next(tmp_path):
     (tmp_path / ".step-1.new").mkdir()
     write(tmp_path, PipelineState(step=2))
