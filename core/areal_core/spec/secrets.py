@@ -1,7 +1,7 @@
 """What may be written down or shown of a spec and a command: everything but secrets.
 
 A secret is what stands under a key that is named like one, and whatever came from the environment:
-there the reference is shown, `${env:NAME}`, which also loads again to the same experiment.
+there the reference is shown, `${env:NAME}`, so that the spec still loads where the variable is set.
 """
 
 from __future__ import annotations

@@ -187,12 +187,18 @@ def test_threads_are_limited_before_anything_is_imported(office: Office) -> None
     office.run(test)
 
 
-def test_workers_order_sets_of_texts_alike(office: Office) -> None:
-    async def test() -> None:
-        seeds = {(await worker.call("about"))["environment"]["PYTHONHASHSEED"] for worker in (office.a, office.b)}
-        assert seeds == {os.environ.get("PYTHONHASHSEED", "0")}
+@pytest.mark.parametrize(("given", "expected"), [(None, "0"), ("7", "7")])
+def test_workers_order_sets_of_texts_alike_as_the_caller_says_or_by_default(
+    given: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    if given:
+        monkeypatch.setenv("PYTHONHASHSEED", given)
 
-    office.run(test)
+    async def test(_: LocalExecutor, worker: LocalWorker) -> None:
+        assert (await worker.call("about"))["environment"]["PYTHONHASHSEED"] == expected
+
+    running(tmp_path, test)
 
 
 def test_the_specs_environment_reaches_its_worker_alone(office: Office) -> None:
