@@ -63,6 +63,13 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def dumped(data: Any) -> str:
+    """Machine-readable output."""
+    import json  # the text needs none
+
+    return json.dumps(data, indent=2, ensure_ascii=False)
+
+
 def _parser(command: str, shown: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of `command`, among those `shown` in the help: each costs a search for translations."""
     parser = argparse.ArgumentParser(

@@ -11,7 +11,7 @@ from areal_core.errors import Finding, Severity
 from areal_core.manager import PluginRecord, State
 from areal_core.spec import Examined, examine
 from areal_core.spec.findings import count_line, render
-from areal_plugins.cli import add_overrides
+from areal_plugins.cli import add_overrides, dumped
 
 EXAMPLES = """\
 examples:
@@ -76,7 +76,7 @@ def _json(findings: dict[str, list[Finding]]) -> str:
         "errors": errors,
         "unavailable": len(everything) - errors,
     }
-    return _dumped(data)
+    return dumped(data)
 
 
 def _data(finding: Finding) -> dict[str, Any]:
@@ -98,13 +98,7 @@ def _sarif(findings: dict[str, list[Finding]]) -> str:
     from areal_plugins.cli.sarif import sarif
 
     everything: Sequence[Finding] = [finding for found in findings.values() for finding in found]
-    return _dumped(sarif(everything))
-
-
-def _dumped(data: Any) -> str:
-    import json  # the text needs none
-
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    return dumped(sarif(everything))
 
 
 _FORMATS = {"text": _text, "json": _json, "sarif": _sarif}

@@ -19,7 +19,7 @@ from areal_core.spec.resolved import leaf_values
 from areal_core.spec.secrets import shown
 from areal_core.spec.sections import section_at
 from areal_core.spec.structure import Part
-from areal_plugins.cli import add_overrides
+from areal_plugins.cli import add_overrides, dumped
 from areal_plugins.cli.memory import memory_plan
 
 EXAMPLES = """\
@@ -43,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
     if not examined.drafts:
         raise SpecError(examined.findings)
     data = explanation(examined)
-    print(json.dumps(data, indent=2, ensure_ascii=False) if args.json else "\n".join(_text(data)))
+    print(dumped(data) if args.json else "\n".join(_text(data)))
     if examined.findings:
         findings = map(render, examined.findings)
         print(*findings, count_line(examined.findings), sep="\n", file=sys.stderr)

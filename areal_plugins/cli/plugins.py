@@ -12,6 +12,7 @@ from areal_core.descriptors import KINDS, Component
 from areal_core.errors import PluginError
 from areal_core.manager import Manager, PluginRecord, Registered, State
 from areal_core.requirements import pip_line, unmet_requirements
+from areal_plugins.cli import dumped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,14 +32,8 @@ def main(args: argparse.Namespace) -> int:
     manager = Manager.discover(args.plugin)
     if args.action == "show":
         return _show(manager, args.name, args.json)
-    print(_dumped(_inventory(manager)) if args.json else "\n".join(_listing(manager)))
+    print(dumped(_inventory(manager)) if args.json else "\n".join(_listing(manager)))
     return 0
-
-
-def _dumped(data: Any) -> str:
-    import json  # the text needs none
-
-    return json.dumps(data, indent=2)
 
 
 def _inventory(manager: Manager) -> dict[str, Any]:
@@ -140,7 +135,7 @@ def _show(manager: Manager, name: str, as_json: bool) -> int:
         raise _unknown(manager, name)
     if as_json:
         data = {"plugins": [_plugin_data(p) for p in plugins], "components": [_component_data(e) for e in wanted]}
-        print(_dumped(data))
+        print(dumped(data))
         return 0
     blocks = [*(_plugin_text(plugin) for plugin in plugins), *(_component_text(entry) for entry in wanted)]
     print("\n\n".join(blocks))
