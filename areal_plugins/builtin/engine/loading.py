@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from areal_plugins import InputError
 from areal_plugins.builtin.engine import attention
+from areal_plugins.builtin.fast_tokenizer import decoder
 
 _VARIABLE_ROPE = ("dynamic", "longrope")
 """Rotary embeddings that change with the longest sequence of a batch, once beyond the original length."""
@@ -88,23 +89,12 @@ def load_tokenizer(directory: Path) -> Any | None:
     return AutoTokenizer.from_pretrained(directory, local_files_only=True)
 
 
-def _decoder(tokenizer: Any) -> Callable[..., str]:
-    """`tokenizer.decode`, or what it comes to in a quarter of the time: the decoder of `tokenizers` beneath."""
-    kind = type(tokenizer)
-    untouched = kind.decode is PreTrainedTokenizerFast.decode and (
-        getattr(kind, "_decode", None) is PreTrainedTokenizerFast._decode
-    )
-    bare = untouched and not tokenizer.clean_up_tokenization_spaces
-    decode: Callable[..., str] = tokenizer.backend_tokenizer.decode if bare else tokenizer.decode
-    return decode
-
-
 class Text:
     """Answers as text, without special tokens; empty without a tokenizer."""
 
     def __init__(self, tokenizer: Any | None) -> None:
         self.tokenizer = tokenizer
-        self._decode = None if tokenizer is None else _decoder(tokenizer)
+        self._decode = None if tokenizer is None else decoder(tokenizer)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return "" if self._decode is None else self._decode(tokens, skip_special_tokens=True)

@@ -11,6 +11,7 @@ from transformers import AutoTokenizer
 
 from areal_core.data import Message
 from areal_plugins import InputError
+from areal_plugins.builtin.fast_tokenizer import encoder
 
 
 class HuggingFaceTokenizer:
@@ -27,12 +28,12 @@ class HuggingFaceTokenizer:
     def __init__(self, directory: Path, trust_remote_code: bool = False) -> None:
         self.directory = directory
         self._tokenizer = _load(directory, trust_remote_code)
+        self._encode = encoder(self._tokenizer)
         self.eos_ids: tuple[int, ...] = tuple(dict.fromkeys(_eos_ids(self._tokenizer, directory)))
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`, without special tokens added."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
-        return ids
+        return self._encode(text)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of `tokens`, special tokens left out."""

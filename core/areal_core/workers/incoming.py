@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from areal_core.errors import Remote
@@ -31,6 +32,23 @@ class _Credit:
             self._more.clear()
             await self._more.wait()
         self._left -= 1
+
+
+class _Ready:
+    """Items of a stream: what comes within one turn of the loop leaves as one message."""
+
+    def __init__(self, send: Callable[[list[Any]], None]) -> None:
+        self._send, self._items = send, list[Any]()
+
+    def add(self, item: Any) -> None:
+        if not self._items:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._items.append(item)
+
+    def flush(self) -> None:
+        if self._items:
+            items, self._items = self._items, []
+            self._send(items)
 
 
 class Incoming:
@@ -100,12 +118,24 @@ class Incoming:
 
     async def _yield(self, number: int, items: AsyncGenerator[Any, None]) -> None:
         credit = self._credits[number] = _Credit()
-        async with aclosing(items):
-            async for item in items:
-                await credit.spend()
-                self._send(Kind.ITEM, number, payload=item)
-                await self._drained()
+        ready = _Ready(partial(self._items, number))
+        try:
+            async with aclosing(items):
+                async for item in items:
+                    await credit.spend()
+                    ready.add(item)
+                    await self._drained()
+        finally:
+            ready.flush()
         self._send(Kind.END, number)
+
+    def _items(self, number: int, items: list[Any]) -> None:
+        """Send `items`; where they cannot cross, that ends the stream."""
+        try:
+            self._send(Kind.ITEMS, number, payload=items)
+        except Exception as error:
+            self._send(Kind.ERROR, number, payload=as_remote(error))
+            self._tasks[number].cancel()
 
     def _forget(self, number: int) -> None:
         del self._tasks[number]

@@ -33,7 +33,7 @@ class Kind(IntEnum):
     CALL = 0
     STREAM = 1
     REPLY = 2
-    ITEM = 3
+    ITEMS = 3
     END = 4
     ERROR = 5
     CANCEL = 6

@@ -45,14 +45,15 @@ class _Call:
 
 
 class _Stream:
-    """Waits for many."""
+    """Waits for many, which come some at a time."""
 
-    def __init__(self, method: str, result: Any) -> None:
-        self.method, self.result = method, result
+    def __init__(self, method: str, item: Any) -> None:
+        self.method, self.result = method, list[item]
         self._items: asyncio.Queue[Any] = asyncio.Queue()
 
-    def put(self, value: Any) -> None:
-        self._items.put_nowait(value)
+    def put(self, items: list[Any]) -> None:
+        for item in items:
+            self._items.put_nowait(item)
 
     def fail(self, error: Exception) -> None:
         self._items.put_nowait(error)
@@ -102,15 +103,15 @@ class Outgoing:
         waiting = self._pending.get(message.number)
         if waiting is None:
             return
-        if message.kind is not Kind.ITEM:
+        if message.kind is not Kind.ITEMS:
             del self._pending[message.number]
         match message.kind:
-            case Kind.REPLY | Kind.ITEM:
+            case Kind.REPLY | Kind.ITEMS:
                 self._settle(waiting, payload)
             case Kind.ERROR:
                 waiting.fail(RemoteError(self._name, waiting.method, payload(Remote)))
             case Kind.END:
-                waiting.put(_END)
+                waiting.put([_END])
             case Kind.PONG:
                 waiting.put(None)
             case _:

@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -67,6 +68,11 @@ class Toys:
         finally:
             self.events.append("closed")
             self.ended.set()
+
+    async def smuggle(self) -> AsyncIterator[Any]:
+        yield 1
+        yield object()
+        await self.forever()
 
     async def _private(self) -> None: ...
 
@@ -239,6 +245,28 @@ def test_an_error_in_a_stream_comes_after_its_items(linked: Linked) -> None:
             with pytest.raises(RemoteError, match="after three"):
                 await _collect(link.stream("count", 3), got)
             assert got == [0, 1, 2]
+
+    run(test)
+
+
+def test_an_item_that_cannot_cross_ends_its_stream(linked: Linked) -> None:
+    async def test() -> None:
+        toys = Toys()
+        async with linked(toys) as (link, _):
+            with pytest.raises(RemoteError, match="a object cannot cross between processes"):
+                await _collect(link.stream("smuggle"), [])
+            await toys.ended.wait()
+            assert await link.call("name", TaskRef("math", "train", 3)) == "math/train/3!"
+
+    run(test)
+
+
+def test_items_of_one_turn_of_the_loop_travel_in_one_message(linked: Linked) -> None:
+    async def test() -> None:
+        async with linked(Toys()) as (link, _):
+            with patch.object(link._unpacker, "message", wraps=link._unpacker.message) as message:
+                assert len([i async for i in link.stream("count", WINDOW)]) == WINDOW
+            assert message.call_count == 2  # all items, the end
 
     run(test)
 
