@@ -38,8 +38,11 @@ def trl_python() -> str:
     return str(python)
 
 
-def tiny_model(work: Path) -> Path:
-    """A Qwen2 of 75,008 parameters (hidden 64, 2 layers, 11 tokens) with a tokenizer of nine letters."""
+def tiny_model(work: Path, seed: int = 0) -> Path:
+    """A Qwen2 of 75,008 parameters (hidden 64, 2 layers, 11 tokens) with a tokenizer of nine letters.
+
+    How many steps the task takes depends much on the weights at the start, so that every pair has its own.
+    """
     from _copy_task import LETTERS
 
     from areal_plugins.builtin.models import TinyOptions
@@ -47,7 +50,7 @@ def tiny_model(work: Path) -> Path:
     from areal_plugins.protocols import ModelContext
 
     options = TinyOptions(hidden_size=64, layers=2, heads=4, kv_heads=2, alphabet=LETTERS, max_positions=128)
-    return TinySource(options, ModelContext(cache=work, work=work, seed=0)).materialize()
+    return TinySource(options, ModelContext(cache=work, work=work, seed=seed)).materialize()
 
 
 def run_trl(case: dict[str, Any], seed: int, work: Path) -> list[tuple[float, float]]:
@@ -82,7 +85,7 @@ def spec(case: dict[str, Any]) -> dict[str, Any]:
         },
         "objective": {"type": "dapo", "group_size": case["group"], **case["objective"]},
         "environments": [{"type": "copy", "chat": case["chat"]}],
-        "pipeline": {"max_staleness": case["staleness"]},
+        "pipeline": {"max_staleness": case["staleness"], "interruptible": False},
         "evaluation": {"before": False, "after": False},
         "trackers": [],
     }
@@ -120,12 +123,12 @@ def time_to_target(steps: list[tuple[float, float]]) -> float | None:
     return None
 
 
-def tiny_case(work: Path, steps: int | None) -> dict[str, Any]:
+def tiny_case(work: Path, steps: int | None, seed: int = 0) -> dict[str, Any]:
     """The copy task on the tiny Qwen2."""
-    return {"model": tiny_model(work), "chat": False, "batch": 64, "steps": steps or 250, "lr": 3e-3}
+    return {"model": tiny_model(work, seed), "chat": False, "batch": 64, "steps": steps or 250, "lr": 3e-3}
 
 
-def smollm2_case(work: Path, steps: int | None) -> dict[str, Any]:
+def smollm2_case(work: Path, steps: int | None, seed: int = 0) -> dict[str, Any]:
     """The copy task on SmolLM2-135M-Instruct."""
     return {"model": smollm2(), "chat": True, "batch": 16, "steps": steps or 20, "lr": 2e-5}
 
@@ -153,7 +156,6 @@ def completed(case: dict[str, Any], work: Path) -> dict[str, Any]:
 
 def pair(case: dict[str, Any], seed: int, work: Path) -> list[Any]:
     """One row of the table."""
-    work.mkdir()
     trl, ours = run_trl(case, seed, work), run_ours(case, seed, work)
     rates = speed(trl, case["batch"]), speed(ours, case["batch"])
     waits = time_to_target(trl), time_to_target(ours)
@@ -179,10 +181,11 @@ def main() -> int:
     trl_python()
     rows: list[list[Any]] = [["seed", "TRL /s", "ours /s", "ratio", "TRL s to 0.9", "ours s to 0.9", "share"]]
     with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        case = completed((smollm2_case if options.smollm2 else tiny_case)(work, options.steps), work)
         for seed in range(pairs):
-            rows.append(pair(case, seed, work / f"pair-{seed}"))
+            work = Path(folder) / f"pair-{seed}"
+            work.mkdir()
+            case = (smollm2_case if options.smollm2 else tiny_case)(work, options.steps, seed)
+            rows.append(pair(completed(case, work), seed, work))
             print(table([rows[0], rows[-1]]), flush=True)
     print(table(rows))
     ratio = median([row[3] for row in rows[1:]])

@@ -17,11 +17,12 @@ def decoder(tokenizer: Any) -> Callable[..., str]:
 
 def encoder(tokenizer: Any) -> Callable[[str], list[int]]:
     """Ids of a text without special tokens added, through the bare one where the tokenizer does nothing else."""
-    if not _untouched(tokenizer, "encode", "_encode_plus") or tokenizer.split_special_tokens:
+    if not _untouched(tokenizer, "encode", "_encode_plus"):
         return lambda text: list(tokenizer.encode(text, add_special_tokens=False))
     backend = tokenizer.backend_tokenizer
-    backend.no_truncation()  # as transformers does before it encodes: a file may hold either
+    backend.no_truncation()  # as transformers does before it encodes: a file may say otherwise
     backend.no_padding()
+    backend.encode_special_tokens = tokenizer.split_special_tokens
     return lambda text: list(backend.encode(text, add_special_tokens=False).ids)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import zlib
 from pathlib import Path
 from types import ModuleType
 
@@ -12,10 +13,7 @@ from areal_core.errors import InputError
 
 def module_name(path: Path) -> str:
     """The file's module name: the same in every process, different for every path."""
-    import hashlib  # brings OpenSSL, and most specs load no file
-
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
-    return f"areal_local_{path.stem}_{digest}"
+    return f"areal_local_{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
 
 
 def load_file(path: Path) -> ModuleType:

@@ -5,22 +5,20 @@ from __future__ import annotations
 import enum
 import os
 import sys
-import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pluggy
 from attrs import evolve, frozen
 
-from areal_core import API_VERSION, ENTRY_POINT_GROUP, hookspecs
+from areal_core import API_VERSION, ENTRY_POINT_GROUP, hookspecs, installed
 from areal_core.descriptors import KINDS, Component
 from areal_core.errors import PluginError
 from areal_core.hookspecs import COMPONENT_HOOKS
 from areal_core.known_plugins import KNOWN, SYNONYMS
 from areal_core.local import load_file
-from areal_core.requirements import identity, pip_line, unmet_requirements
+from areal_core.requirements import pip_line, unmet_requirements
 
 HEAVY = ("torch", "torch_npu", "transformers", "vllm", "sglang", "ray", "deepspeed", "numpy")
 """What a plugin must not import when it is loaded."""
@@ -178,9 +176,9 @@ class Manager:
 
 
 def _entry_points() -> Iterator[_Source]:
-    for entry in sorted(metadata.entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
-        distribution, version = identity(entry.dist) if entry.dist else ("", "")
-        yield _Source(entry.name, entry.value, entry.load, distribution, version)
+    for entry in installed.entry_points(ENTRY_POINT_GROUP):
+        owner = entry.distribution
+        yield _Source(entry.name, entry.value, entry.load, owner.name, owner.version)
 
 
 def _file_source(file: str) -> _Source:
@@ -279,8 +277,10 @@ def _root_cause(error: BaseException) -> str:
     """The innermost cause with the place it was raised at."""
     while error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__):
         error = error.__cause__ or error.__context__ or error
-    frames = list(traceback.walk_tb(error.__traceback__))
-    place = f" ({frames[-1][0].f_code.co_filename}:{frames[-1][1]})" if frames else ""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    place = f" ({last.tb_frame.f_code.co_filename}:{last.tb_lineno})" if last else ""
     return f"{type(error).__name__}: {error}{place}"
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from email import message_from_string
 from functools import cache
-from importlib import metadata
+
+from areal_core import installed
 
 
 @cache
@@ -19,7 +19,7 @@ def unmet(requirement: str) -> str | None:
 
 def _below(name: str, least: tuple[int, ...], floor: str) -> str | None:
     """The common case `name>=1.2` with plain numbers, without the library: most of `check`'s time is start-up."""
-    version = _installed(name)
+    version = installed.version(name)
     if version is None:
         return f"{name} is not installed"
     release = _release(version.partition("+")[0])
@@ -36,27 +36,12 @@ def _unmet(requirement: str) -> str | None:
     parsed = Requirement(requirement)
     if parsed.marker is not None and not parsed.marker.evaluate():
         return None
-    version = _installed(parsed.name)
+    version = installed.version(parsed.name)
     if version is None:
         return f"{parsed.name} is not installed"
     if not parsed.specifier.contains(version, prereleases=True):
         return f"{parsed.name} {version} is installed, {parsed.specifier} is needed"
     return None
-
-
-@cache
-def _installed(name: str) -> str | None:
-    try:
-        return identity(metadata.distribution(name))[1]
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def identity(distribution: metadata.Distribution) -> tuple[str, str]:
-    """Name and version, from the headers alone: `metadata` parses the description, a whole README, each time."""
-    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-    headers = message_from_string(text.partition("\n\n")[0])
-    return headers["Name"], headers["Version"]
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import sys
-from importlib import metadata
-from types import ModuleType
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from areal_core import installed
 from areal_core import manager as managing
 from areal_core.descriptors import EngineDescriptor, RewardDescriptor
 from areal_core.errors import PluginError
 from areal_core.hookspecs import hookimpl
+from areal_core.installed import Distribution
 from areal_core.manager import Manager, State
 
 
-class _Dist(metadata.Distribution):
-    def __init__(self, name: str, version: str) -> None:
-        self.headers = f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n"
-
-    def read_text(self, filename: str) -> str | None:
-        return self.headers if filename == "METADATA" else None
-
-    def locate_file(self, path):
-        raise NotImplementedError
-
-
-class _Entry:
-    """An installed entry point as `importlib.metadata` gives it."""
-
-    def __init__(self, name: str, load, dist: _Dist | None = None) -> None:
-        self.name, self.value, self.load = name, f"{name}_module", load
-        self.dist = dist or _Dist(f"dist-{name}", "1.0")
+def _entry(name: str, load, distribution: str = "") -> SimpleNamespace:
+    """An installed entry point."""
+    return SimpleNamespace(
+        name=name,
+        value=f"{name}_module",
+        load=load,
+        distribution=Distribution(distribution or f"dist-{name}", "1.0", Path()),
+    )
 
 
 def reward(name: str = "mine", **more) -> RewardDescriptor:
@@ -51,15 +44,15 @@ def plugin(**hooks) -> ModuleType:
 
 @pytest.fixture
 def discover(monkeypatch):
-    def with_entries(*entries: _Entry) -> Manager:
-        monkeypatch.setattr(metadata, "entry_points", lambda group: list(entries))
+    def with_entries(*entries: SimpleNamespace) -> Manager:
+        monkeypatch.setattr(installed, "entry_points", lambda group: iter(entries))
         return Manager.discover()
 
     return with_entries
 
 
-def ready(name: str, *components) -> _Entry:
-    return _Entry(name, lambda: plugin(areal_rewards=components))
+def ready(name: str, *components) -> SimpleNamespace:
+    return _entry(name, lambda: plugin(areal_rewards=components))
 
 
 def test_a_good_plugin_is_ready_and_its_component_is_found(discover):
@@ -76,31 +69,31 @@ def test_an_import_error_is_the_plugins_own_with_its_root_cause(discover):
         except ImportError as error:
             raise RuntimeError("wrapped") from error
 
-    manager = discover(_Entry("broken", load), ready("good", reward()))
+    manager = discover(_entry("broken", load), ready("good", reward()))
     assert [p.state for p in manager.plugins] == [State.IMPORT_FAILED, State.READY]
     assert "no_such_module_anywhere" in manager.plugins[0].cause
     assert manager.find("reward", "mine") is not None
 
 
 def test_a_plugin_that_exits_at_import_does_not_end_the_process(discover):
-    assert discover(_Entry("rude", lambda: sys.exit(3))).plugins[0].state is State.IMPORT_FAILED
+    assert discover(_entry("rude", lambda: sys.exit(3))).plugins[0].state is State.IMPORT_FAILED
 
 
 def test_a_misspelt_hook_names_the_nearest_one(discover):
-    record = discover(_Entry("typo", lambda: plugin(areal_reward=[reward()]))).plugins[0]
+    record = discover(_entry("typo", lambda: plugin(areal_reward=[reward()]))).plugins[0]
     assert record.state is State.API_MISMATCH
     assert "did you mean `areal_rewards`" in record.cause
 
 
 def test_a_hook_that_raises_is_that_plugins_fault(discover):
-    record = discover(_Entry("raises", lambda: plugin(areal_rewards=lambda: 1 / 0))).plugins[0]
+    record = discover(_entry("raises", lambda: plugin(areal_rewards=lambda: 1 / 0))).plugins[0]
     assert record.state is State.IMPORT_FAILED
     assert "ZeroDivisionError" in record.cause
 
 
 @pytest.mark.parametrize("returned", [[EngineDescriptor(name="e", summary="", factory="a:b")], ["text"], "text", 5])
 def test_wrong_return_types_are_refused_by_name(discover, returned):
-    record = discover(_Entry("wrong", lambda: plugin(areal_rewards=returned))).plugins[0]
+    record = discover(_entry("wrong", lambda: plugin(areal_rewards=returned))).plugins[0]
     assert record.state is State.API_MISMATCH
     assert "areal_rewards must return" in record.cause
 
@@ -121,7 +114,7 @@ def test_two_plugins_with_one_name_are_an_error_naming_both_distributions(discov
 
 def test_the_same_name_of_two_kinds_is_no_conflict(discover):
     engine = EngineDescriptor(name="mine", summary="", factory="a:b")
-    manager = discover(_Entry("both", lambda: plugin(areal_rewards=[reward()], areal_inference_engines=[engine])))
+    manager = discover(_entry("both", lambda: plugin(areal_rewards=[reward()], areal_inference_engines=[engine])))
     assert manager.conflicts == []
 
 
@@ -133,13 +126,13 @@ def test_unmet_requirements_say_what_to_install(discover):
 
 def test_a_disabled_plugin_is_blocked_and_not_imported(discover, monkeypatch):
     monkeypatch.setenv("AREAL_PLUGINS_DISABLE", "other, bad")
-    record = discover(_Entry("bad", lambda: pytest.fail("imported"))).plugins[0]
+    record = discover(_entry("bad", lambda: pytest.fail("imported"))).plugins[0]
     assert record.state is State.BLOCKED
 
 
 def test_autoload_off_leaves_the_built_ins(discover, monkeypatch):
     monkeypatch.setenv("AREAL_PLUGINS_AUTOLOAD", "0")
-    builtin = _Entry("builtin", lambda: plugin(areal_rewards=[reward()]), _Dist("areal-plugins", "1"))
+    builtin = _entry("builtin", lambda: plugin(areal_rewards=[reward()]), "areal-plugins")
     states = {p.name: p.state for p in discover(builtin, ready("theirs", reward("b"))).plugins}
     assert states == {"builtin": State.READY, "theirs": State.BLOCKED}
 
@@ -149,7 +142,7 @@ def test_a_heavy_import_at_load_is_a_warning(discover, monkeypatch):
         monkeypatch.setitem(sys.modules, "vllm", ModuleType("vllm"))
         return plugin(areal_rewards=[reward()])
 
-    record = discover(_Entry("heavy", load)).plugins[0]
+    record = discover(_entry("heavy", load)).plugins[0]
     assert record.state is State.READY
     assert record.warnings == ("imports vllm when it is loaded",)
 
@@ -161,7 +154,7 @@ def test_a_known_component_that_is_not_installed_names_its_distribution(discover
 
 
 def test_a_known_component_whose_plugin_is_broken_gives_the_cause(discover):
-    entry = _Entry("vllm", lambda: 1 / 0, _Dist("areal-plugins-vllm", "2.0"))
+    entry = _entry("vllm", lambda: 1 / 0, "areal-plugins-vllm")
     missing = discover(entry).missing("engine", "vllm")
     assert missing.state is State.IMPORT_FAILED
     assert "ZeroDivisionError" in missing.message
@@ -174,7 +167,7 @@ def test_an_unknown_name_gets_the_nearest_one(discover):
 
 
 def test_an_unknown_name_is_reported_with_the_plugins_that_are_broken(discover):
-    missing = discover(_Entry("broken", lambda: 1 / 0)).missing("reward", "mine")
+    missing = discover(_entry("broken", lambda: 1 / 0)).missing("reward", "mine")
     assert "plugin broken is broken (import failed: ZeroDivisionError" in missing.message
 
 

@@ -51,7 +51,7 @@ class _Stream:
         self.method, self.result = method, list[item]
         self._items: asyncio.Queue[Any] = asyncio.Queue()
 
-    def put(self, items: list[Any]) -> None:
+    def put(self, items: Any) -> None:
         for item in items:
             self._items.put_nowait(item)
 
