@@ -84,7 +84,7 @@ async def _saturate(composition: Composition, ask: Ask, count: int, seconds: flo
         drill = Drill(trainer, [await feed.batch(composition.slots) for _ in range(count)])
         await drill.steps(1)  # the first one allocates
         engine_alone = await feed.measure(SPARE * composition.slots, seconds)
-        trainer_alone = await drill.steps(count)
+        trainer_alone = await drill.steps(2)
         generating = asyncio.create_task(feed.measure(SPARE * composition.slots, seconds))
         trainer_beside = await drill.beside(generating)
         return Saturation(engine_alone, trainer_alone, await generating, trainer_beside)
