@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from attrs import evolve, field, frozen
 
+from areal_core.errors import Finding, Severity
 from areal_core.spec import paths
 from areal_core.spec.findings import Report, did_you_mean
 from areal_core.spec.interpolate import interpolate
@@ -16,6 +18,9 @@ from areal_core.spec.node import Node, Source, Span, SpecPath
 from areal_core.spec.sections import chosen, section_at, spelled_out, without_private
 
 API_VERSION_OF_SPECS = "areal/v1"
+
+OLDER_VERSIONS: tuple[str, ...] = ()
+"""What `areal-plugins migrate` rewrites."""
 
 
 def merge(base: Node, over: Node, path: SpecPath = ()) -> Node:
@@ -88,9 +93,27 @@ class Files:
     def _check_version(self, root: Node) -> None:
         version = root.value.pop("apiVersion", None)
         if version is not None and version.value != API_VERSION_OF_SPECS:
-            message = f"apiVersion {version.value} is unknown; this version reads {API_VERSION_OF_SPECS}"
-            hint = f"write {API_VERSION_OF_SPECS}, or remove the line"
-            self.report.error("unknown-version", message, ("apiVersion",), hint, version.location)
+            self.report.findings.append(version_finding(version, API_VERSION_OF_SPECS, OLDER_VERSIONS))
+
+
+def version_finding(version: Node, current: str, older: Sequence[str]) -> Finding:
+    """What is wrong with an `apiVersion` that is not the `current` one, and the way out."""
+    message = f"apiVersion {version.value} is unknown; this version reads {current}"
+    hint = f"write {current}, or remove the line"
+    if version.value in older:
+        message = f"apiVersion {version.value} is older than {current}, which this version reads"
+        import shlex  # only when something is wrong
+
+        hint = f"areal-plugins migrate {shlex.quote(version.source.name)}"
+    elif _number(version.value) > _number(current):
+        hint = "the spec is of a newer areal-plugins: pip install --upgrade areal-plugins"
+    return Finding("unknown-version", message, ("apiVersion",), hint, Severity.ERROR, version.location)
+
+
+def _number(version: object) -> int:
+    """N of `areal/vN`; -1 for all else."""
+    found = re.fullmatch(r"areal/v([0-9]{1,9})", str(version))
+    return int(found[1]) if found else -1
 
 
 def _beside(source: Source, path: str) -> str:
