@@ -219,6 +219,16 @@ def _parallel(role: str) -> Any:
     return make
 
 
+def _max_concurrent(theirs: Theirs) -> Any:
+    rollouts, samples = theirs["rollout.max_concurrent_rollouts"], theirs["gconfig.n_samples"]
+    if rollouts is None:
+        return Needless("not set there; our default holds")
+    found = _strategy(theirs, "infer")
+    engines = found[1].get("dp", 1) if found else 1
+    each = -(-rollouts * samples // engines)
+    return Noted(each, f"{rollouts} rollouts x {samples} samples / {engines} engines")
+
+
 def _placement(theirs: Theirs) -> Any:
     shared = "|" in str(theirs["allocation_mode"] or "") or theirs["rollout.scheduling_strategy.type"] == "colocation"
     return "colocated" if shared else "disjoint"
@@ -245,6 +255,9 @@ def _lora(key: str) -> Any:
 RULES: tuple[Rule, ...] = (
     carry("experiment_name", "name"),
     drop("trial_name", "name", "a run directory has the time in its name"),
+    drop("*experiment_name", "name", "see name"),
+    drop("*trial_name", "name", "see name"),
+    drop("*fileroot", "name", "a run's files are in its run directory"),
     carry("seed", "seed"),
     derive(("actor.path",), "model.type", lambda _: "hf", "a directory or hub id"),
     carry("actor.path", "model.path"),
@@ -271,7 +284,12 @@ RULES: tuple[Rule, ...] = (
     drop("*scheduling_strategy.*", "placement", "see placement"),
     # inference
     derive(_ENGINE, "inference.type", _engine, "sglang or vllm"),
-    carry("rollout.max_concurrent_rollouts", "inference.max_concurrent", meaning="completions, of each engine"),
+    derive(
+        ("rollout.max_concurrent_rollouts",),
+        "inference.max_concurrent",
+        _max_concurrent,
+        "rollouts x samples / engines: counts completions of each engine",
+    ),
     derive(("gconfig.temperature", "gconfig.greedy"), "inference.sampling.temperature", _temperature, "0 is greedy"),
     carry("gconfig.top_p", "inference.sampling.top_p"),
     carry("gconfig.top_k", "inference.sampling.top_k", lambda k: 0 if k >= 10**8 else k, "1e8 there is off: 0"),
@@ -442,9 +460,6 @@ RULES: tuple[Rule, ...] = (
     drop("perf_tracer.*", "trackers", "a trace is always written"),
     lose("memory_profiler.*", "trackers", "memory is not profiled"),
     lose("total_train_n_seqs", "training", "a run is as long as training.max_steps"),
-    drop("*experiment_name", "name", "see name"),
-    drop("*trial_name", "name", "see name"),
-    drop("*fileroot", "name", "a run's files are in its run directory"),
     drop("*.log_level", "name", "of their services"),
     drop("scheduler", "executor", "workers are started by the executor"),
 )
