@@ -21,6 +21,7 @@ COMMANDS = {
     "explain": "show the resolved spec, where each value is from, and what was chosen why",
     "schema": "print the JSON Schema of specs, which knows the installed plugins",
     "plugins": "show what is installed, and its state",
+    "convert": "write a spec from a config of AReaL, TRL or verl",
     "migrate": "rewrite a spec of an older apiVersion",
     "eval": "score a checkpoint on a spec's environments",
 }

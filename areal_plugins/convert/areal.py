@@ -9,7 +9,19 @@ import re
 from typing import Any
 
 from areal_plugins.convert import meaning
-from areal_plugins.convert.table import Framework, Lost, Needless, Noted, Rule, carry, choice, derive, drop, lose
+from areal_plugins.convert.table import (
+    Framework,
+    Lost,
+    Needless,
+    Noted,
+    Partly,
+    Rule,
+    carry,
+    choice,
+    derive,
+    drop,
+    lose,
+)
 from areal_plugins.convert.theirs import Theirs
 
 DEFAULTS = {
@@ -61,7 +73,7 @@ def _objective(theirs: Theirs) -> Any:
     if theirs.has("critic"):
         return "ppo"
     if theirs["actor.importance_sampling_level"] == "sequence":
-        return Noted("gspo", "a ratio a sequence; answers weigh the same here, tokens there")
+        return Partly("gspo", "answers weigh the same in gspo, where their tokens do")
     if theirs["actor.reward_norm.mean_level"] == "group":
         return Noted("dapo", "advantages within the group, the loss a mean over the batch's tokens")
     return Noted("reinforce++", "advantages over the batch, the loss a mean over the batch's tokens")
@@ -69,7 +81,7 @@ def _objective(theirs: Theirs) -> Any:
 
 def _name(theirs: Theirs) -> str:
     made = _objective(theirs)
-    return str(made.value if isinstance(made, Noted) else made)
+    return str(made.value if isinstance(made, Noted | Partly) else made)
 
 
 def _in_groups(theirs: Theirs) -> bool:
@@ -195,7 +207,7 @@ def _backend(theirs: Theirs) -> Any:
     if not found:
         return Lost("cannot be read as BACKEND:d1t1...; our default backend is used")
     name = found[0] or "fsdp"
-    return "fsdp2" if name == "fsdp" else Noted("fsdp2", f"{name} has no counterpart: fsdp2 shards, too")
+    return "fsdp2" if name == "fsdp" else Partly("fsdp2", f"{name} has no counterpart: fsdp2 shards, too")
 
 
 def _engine(theirs: Theirs) -> Any:

@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from areal_core.spec.findings import nearest
 from areal_core.spec.secrets import without_secrets
 from areal_plugins.convert.render import Comment, Value, render
-from areal_plugins.convert.table import Framework, Lost, Needless, Noted, Rule
+from areal_plugins.convert.table import Framework, Lost, Needless, Noted, Partly, Rule
 from areal_plugins.convert.theirs import Theirs
 
 Fate = Literal["carried", "default", "lost", "needless", "unknown"]
@@ -79,7 +79,11 @@ def _entry_of(rule: Rule, theirs: Theirs) -> list[Entry]:
     written = tuple(key for key in rule.keys if key in theirs)
     if not written and not any(key in theirs.defaults for key in rule.keys):
         return []
-    return [_entry(rule, written, rule.make(theirs), theirs)]
+    made = rule.make(theirs)
+    if isinstance(made, Partly):
+        return [_entry(rule, written, made.value, theirs), _entry(rule, written, Lost(made.lost), theirs)]
+    nothing = isinstance(made, Needless) and not written
+    return [] if nothing else [_entry(rule, written, made, theirs)]
 
 
 def _fits(key: str, rule: Rule) -> bool:

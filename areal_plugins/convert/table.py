@@ -32,8 +32,16 @@ class Noted:
     note: str
 
 
+@frozen
+class Partly:
+    """A value here, and what of theirs it cannot say."""
+
+    value: Any
+    lost: str
+
+
 Make = Callable[[Theirs], Any]
-"""What stands here for their values: a plain value, `Noted`, `Lost` or `Needless`."""
+"""What stands here for their values: a plain value, `Noted`, `Partly`, `Lost` or `Needless`."""
 
 
 @frozen

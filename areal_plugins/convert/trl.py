@@ -1,6 +1,6 @@
-"""TRL: a YAML for `trl grpo --config`, the fields of GRPOConfig, of TrainingArguments, of ModelConfig and of its script.
+"""TRL: a YAML for `trl grpo --config`: the fields of GRPOConfig, TrainingArguments, ModelConfig and of its script.
 
-Facts from `trl/trainer/grpo_config.py`, `base_config.py`, `model_config.py`, `grpo_trainer.py` and `trl/scripts/grpo.py`.
+Facts from `trl/trainer/{grpo_config,base_config,model_config,grpo_trainer}.py` and `trl/scripts/grpo.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from areal_plugins.convert import meaning
-from areal_plugins.convert.table import Framework, Lost, Needless, Noted, Rule, carry, choice, derive, drop, lose
+from areal_plugins.convert.table import (
+    Framework,
+    Lost,
+    Needless,
+    Noted,
+    Partly,
+    Rule,
+    carry,
+    choice,
+    derive,
+    drop,
+    lose,
+)
 from areal_plugins.convert.theirs import Theirs
 
 DEFAULTS = {
@@ -40,6 +52,7 @@ DEFAULTS = {
     "vllm_importance_sampling_mode": "sequence_mask",
     "vllm_importance_sampling_clip_max": 3.0,
     "eval_strategy": "no",
+    "eval_on_start": False,
     "save_strategy": "steps",
     "save_steps": 500,
     "lora_r": 16,
@@ -159,7 +172,7 @@ def _amp_dtype(theirs: Theirs) -> Any:
 
 def _backend(theirs: Theirs) -> Any:
     if theirs["deepspeed"]:
-        return Noted("deepspeed", "its own config is not read")
+        return Partly("deepspeed", "DeepSpeed's own config is not read: see the options of the backend")
     if theirs.facts.processes == 1 and not theirs["fsdp"]:
         return Noted("torch", "one process")
     return "fsdp2"
@@ -170,7 +183,7 @@ def _engine(theirs: Theirs) -> Any:
 
 
 def _shares(theirs: Theirs) -> bool:
-    return theirs["use_vllm"] and theirs["vllm_mode"] == "colocate"
+    return bool(theirs["use_vllm"]) and theirs["vllm_mode"] == "colocate"
 
 
 def _placement(theirs: Theirs) -> Any:
@@ -187,6 +200,8 @@ def _infer_axes(theirs: Theirs) -> Any:
     width, count = theirs["vllm_tensor_parallel_size"] or 1, _infer_devices(theirs)
     if width <= 1 or not theirs["use_vllm"]:
         return "dp"
+    if count % width:
+        return Partly("dp", f"vLLM is spread over {width} of {count} processes: say --processes N")
     return {"dp": count // width, "tp": width} if count > width else {"tp": width}
 
 
@@ -205,13 +220,13 @@ def _objective(theirs: Theirs) -> Any:
         return "gspo" if theirs["loss_type"] == "grpo" else Noted("gspo", "the ratio is a sequence's")
     name = _LOSSES.get(theirs["loss_type"])
     if name is None:
-        return Noted("dapo", f"LOST: {theirs['loss_type']!r} has no counterpart")
+        return Partly("dapo", f"loss_type {theirs['loss_type']} has no counterpart: dapo is used")
     return Noted(name, _BNPO) if theirs["loss_type"] == "bnpo" else name
 
 
 def _name(theirs: Theirs) -> str:
     made = _objective(theirs)
-    return str(made.value if isinstance(made, Noted) else made)
+    return str(made.value if isinstance(made, Noted | Partly) else made)
 
 
 def _clip_low(theirs: Theirs) -> Any:
@@ -279,8 +294,8 @@ def _reward(theirs: Theirs) -> Any:
         return Noted({"type": "exact"}, "no reward is named: put yours here")
     first = names[0]
     if len(names) > 1:
-        more = f"of {', '.join(names)} only the first: a reward that adds others is a function of yours"
-        return Noted(_one_reward(first), more)
+        more = f"one reward judges, the first; {', '.join(names[1:])}: a reward that adds others is a function of yours"
+        return Partly(_one_reward(first), more)
     return _one_reward(first)
 
 
@@ -311,7 +326,7 @@ def _trackers(theirs: Theirs) -> Any:
     known = [name for name in names if name in ("tensorboard", "wandb", "mlflow", "trackio")]
     other = [name for name in names if name not in (*known, "none", "all")]
     found = ["jsonl", *known]
-    return Noted(found, f"LOST: {', '.join(other)}") if other else found
+    return Partly(found, f"there is no tracker {', '.join(other)}") if other else found
 
 
 _BATCH = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation", "generation_batch_size")
@@ -437,7 +452,7 @@ RULES: tuple[Rule, ...] = (
     ),
     lose("optim_args", "training", "see the options of the optimizer"),
     lose("optim_target_modules", "training", "all weights have one optimizer"),
-    drop("num_iterations", "training", "each completion is trained on once"),
+    lose("num_iterations", "training", "each completion is trained on once", off=[1]),
     drop("use_liger_kernel", "training", "log-probabilities never hold all logits here"),
     drop("gradient_checkpointing_kwargs*", "training", "the backend's affair"),
     drop("torch_compile*", "training", "the backend's affair"),
@@ -500,7 +515,7 @@ RULES: tuple[Rule, ...] = (
     # environments
     derive(_DATA, "environments.0.type", lambda t: meaning.environment(str(t["dataset_name"])), "gsm8k by its name"),
     derive(_DATA, "environments.0.path", _dataset, "JSON Lines"),
-    derive(("dataset_test_split", "dataset_name"), "environments.0.test_path", _test_path, "where it is evaluated"),
+    derive(("dataset_test_split", "eval_strategy"), "environments.0.test_path", _test_path, "where it is evaluated"),
     derive(("reward_funcs", "dataset_name"), "environments.0.reward", _reward, "accuracy_reward is math"),
     lose("reward_model_name_or_path", "environments", "see the rewards `model` and `remote`"),
     lose("reward_weights", "environments", "one reward judges: a function may weigh several"),
