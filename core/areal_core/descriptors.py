@@ -110,15 +110,31 @@ class ModelCapabilities:
     random_start: bool = False
 
 
+@frozen(kw_only=True, repr=False, eq=False)
+class ModelShape:
+    """Sizes of a decoder: `kv_width` numbers are a layer's keys of one token, and as many its values.
+
+    `inner` is the width of the feed-forward layers, `positions` the longest sequence in tokens.
+    """
+
+    layers: int
+    hidden: int
+    inner: int
+    kv_width: int
+    positions: int
+
+
 @frozen(kw_only=True, eq=False)
 class ModelDescriptor(Component[ModelCapabilities]):
     """A source of models. Factory: `(options, ModelContext) -> protocols.ModelSource`.
 
-    `parameters` counts them from the options alone, for `explain`; None where it cannot tell.
+    `parameters` counts them from the options alone, and `shape` gives the sizes, for `explain`; None where
+    it cannot tell.
     """
 
     kind: ClassVar[str] = "model"
     parameters: Callable[[Any], int | None] | None = field(default=None, repr=False)
+    shape: Callable[[Any], ModelShape | None] | None = field(default=None, repr=False)
     default_capabilities: ClassVar[Any] = ModelCapabilities()
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from areal_plugins import CheckContext, Finding, ModelCapabilities, ModelDescriptor, Severity
+from areal_plugins import CheckContext, Finding, ModelCapabilities, ModelDescriptor, ModelShape, Severity
 
 PRINTABLE = "".join(map(chr, range(32, 127))) + "\n"
 """Printable ASCII and the line feed."""
@@ -103,6 +103,18 @@ def _tiny_parameters(options: TinyOptions) -> int:
     return tiny_parameters(options)
 
 
+def _hf_shape(options: HfOptions) -> ModelShape | None:
+    from areal_plugins.builtin.models.size import hf_shape  # when asked
+
+    return hf_shape(options)
+
+
+def _tiny_shape(options: TinyOptions) -> ModelShape:
+    from areal_plugins.builtin.models.size import tiny_shape  # when asked
+
+    return tiny_shape(options)
+
+
 _TORCH = ("transformers>=4.56", "safetensors>=0.5")
 
 DESCRIPTORS: tuple[ModelDescriptor, ...] = (
@@ -114,6 +126,7 @@ DESCRIPTORS: tuple[ModelDescriptor, ...] = (
         requires=_TORCH,
         check=check_hf,
         parameters=_hf_parameters,
+        shape=_hf_shape,
     ),
     ModelDescriptor(
         name="tiny",
@@ -124,5 +137,6 @@ DESCRIPTORS: tuple[ModelDescriptor, ...] = (
         requires=_TORCH,
         check=check_tiny,
         parameters=_tiny_parameters,
+        shape=_tiny_shape,
     ),
 )

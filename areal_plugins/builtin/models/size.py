@@ -1,4 +1,4 @@
-"""How many parameters a model has, without loading it: for `explain`, so free of torch and numpy."""
+"""How large a model is, without loading it: for `explain`, so free of torch and numpy."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 
+from areal_plugins import ModelShape
 from areal_plugins.builtin.models import HfOptions, TinyOptions
 
 SPECIAL = ("<pad>", "<eos>")
@@ -21,6 +22,36 @@ def hf_parameters(options: HfOptions) -> int | None:
     """
     files = sorted(Path(options.path).glob("*.safetensors"))
     return sum(map(_in_file, files)) if files else None
+
+
+def hf_shape(options: HfOptions) -> ModelShape | None:
+    """From the directory's config.json; None for a hub id, and for a config that names sizes otherwise."""
+    file = Path(options.path).expanduser() / "config.json"
+    config = json.loads(file.read_text()) if file.is_file() else {}
+    config = config.get("text_config", config)
+    try:
+        heads, hidden = config["num_attention_heads"], config["hidden_size"]
+        head = config.get("head_dim") or hidden // heads
+        return ModelShape(
+            layers=config["num_hidden_layers"],
+            hidden=hidden,
+            inner=config.get("intermediate_size") or 4 * hidden,
+            kv_width=head * (config.get("num_key_value_heads") or heads),
+            positions=config["max_position_embeddings"],
+        )
+    except KeyError:
+        return None
+
+
+def tiny_shape(options: TinyOptions) -> ModelShape:
+    """From the options."""
+    return ModelShape(
+        layers=options.layers,
+        hidden=options.hidden_size,
+        inner=options.intermediate,
+        kv_width=options.hidden_size // options.heads * options.kv_heads,
+        positions=options.max_positions,
+    )
 
 
 def tiny_parameters(options: TinyOptions) -> int:

@@ -74,23 +74,26 @@ def test_stages_show_what_they_consume(explained):
     assert long["environments"] == {"a": 0.75, "b": 0.25}
 
 
-def test_memory_is_planned_where_the_models_size_is_known(explained):
-    plan = explained()["memory"]
-    weights = 4 * plan["parameters"]
-    assert plan["bytes"]["trainer, weights"] == weights
-    assert plan["bytes"]["trainer, gradients and moments"] == 3 * weights
-    assert explained("--set", "model={type: hf, path: org/name}")["memory"] is None
-
-
-def test_tensor_parallelism_splits_the_weights(explained):
-    plan = explained("--set", "model.dtype=bfloat16")
-    assert plan["memory"]["bytes"]["engine, weights"] == 2 * plan["memory"]["parameters"]
+def test_workers_are_shown_with_their_devices_and_axes(explained):
+    set_up = (
+        "--set",
+        "platform=cuda",
+        "--set",
+        "inference.type=vllm",
+        "--set",
+        "resources.infer={num_gpus: 4, parallel: {dp: 2, tp: 2}}",
+    )
+    workers = {worker["name"]: worker for worker in explained(*set_up)["devices"]["workers"]}
+    assert workers["trainer"] == {"name": "trainer", "devices": [0], "parallel": {"dp": 1}}
+    assert workers["engine-1"] == {"name": "engine-1", "devices": [3, 4], "parallel": {"tp": 2}}
+    assert workers["rollout-2"] == {"name": "rollout-2", "devices": [], "parallel": {}}
 
 
 def test_the_text_shows_all_of_it(capsys):
     assert main(["explain", "spec.yaml"]) == 0
     shown = capsys.readouterr().out
-    for heading in ("shown, seed 0, from spec.yaml", "stages", "components", "devices", "memory, for", "values"):
+    memory = ("memory a device, ", "weight update", "who waits for what")
+    for heading in ("shown, seed 0, from spec.yaml", "stages", "components", "devices", *memory, "values"):
         assert f"\n{heading}" in f"\n{shown}"
 
 
