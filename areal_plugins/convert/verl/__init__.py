@@ -7,8 +7,8 @@ Facts from `verl/trainer/config/_generated_ppo_trainer.yaml`, `verl/trainer/ppo/
 from __future__ import annotations
 
 from areal_plugins.convert.table import Framework
+from areal_plugins.convert.verl.defaults import DEFAULTS
 from areal_plugins.convert.verl.rules import RULES
-from areal_plugins.convert.verl.values import DEFAULTS
 
 FRAMEWORK = Framework(
     "verl",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from areal_plugins.convert import meaning
 from areal_plugins.convert.table import Noted, Rule, carry, choice, derive, drop, lose
 from areal_plugins.convert.verl import values
-from areal_plugins.convert.verl.values import ACTOR, MODEL, ROLLOUT
+from areal_plugins.convert.verl.defaults import ACTOR, MODEL, ROLLOUT
 
 RULES: tuple[Rule, ...] = (
     carry("trainer.experiment_name", "name"),
@@ -81,9 +81,12 @@ RULES: tuple[Rule, ...] = (
     carry(f"{ROLLOUT}.top_k", "inference.sampling.top_k", lambda k: max(int(k), 0), "-1 is off: 0"),
     carry("data.max_response_length", "inference.sampling.max_new_tokens"),
     drop(f"{ROLLOUT}.response_length", "inference", "see inference.sampling.max_new_tokens"),
-    carry(f"{ROLLOUT}.gpu_memory_utilization", "inference.vllm.gpu_memory_utilization"),
-    carry(f"{ROLLOUT}.enforce_eager", "inference.vllm.enforce_eager"),
-    carry(f"{ROLLOUT}.max_model_len", "inference.vllm.max_model_len"),
+    *(
+        derive(
+            (f"{ROLLOUT}.{theirs}", f"{ROLLOUT}.name"), f"inference.{engine}.{ours}", values.of(engine, theirs), engine
+        )
+        for engine, theirs, ours in values.ENGINE_OPTIONS
+    ),
     lose(f"{ROLLOUT}.ignore_eos", "inference", "the model's end tokens end an answer"),
     lose(f"{ROLLOUT}.do_sample", "inference", "see inference.sampling.temperature", off=[True]),
     drop(f"{ROLLOUT}.mode", "inference", "engines are always asked asynchronously"),
@@ -118,8 +121,8 @@ RULES: tuple[Rule, ...] = (
     derive(
         (f"{ACTOR}.grad_clip", f"{ACTOR}.optim.clip_grad"),
         "training.grad_clip",
-        lambda theirs: theirs[f"{ACTOR}.grad_clip"],
-        "as it is",
+        values.grad_clip,
+        "the actor's wins over its optimizer's",
     ),
     derive(
         (f"{ACTOR}.ppo_max_token_len_per_gpu", f"{ACTOR}.use_dynamic_bsz"),

@@ -13,64 +13,7 @@ from areal_plugins.convert.table import (
     choice,
 )
 from areal_plugins.convert.theirs import Theirs
-
-ACTOR, ROLLOUT, MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "rollout", "model"))
-
-DEFAULTS = {
-    "trainer.experiment_name": "gsm8k",
-    "trainer.project_name": "verl_examples",
-    "trainer.nnodes": 1,
-    "trainer.n_gpus_per_node": 8,
-    "trainer.device": "cuda",
-    "trainer.total_epochs": 30,
-    "trainer.val_before_train": True,
-    "trainer.save_freq": -1,
-    "trainer.test_freq": -1,
-    "trainer.logger": ["console", "wandb"],
-    "data.train_batch_size": 1024,
-    "data.max_response_length": 512,
-    "data.prompt_key": "prompt",
-    "data.val_files": None,
-    f"{MODEL}.enable_gradient_checkpointing": True,
-    f"{MODEL}.lora_rank": 0,
-    f"{MODEL}.lora_alpha": 16,
-    f"{ACTOR}.strategy": "fsdp",
-    f"{ACTOR}.ppo_mini_batch_size": 256,
-    f"{ACTOR}.ppo_epochs": 1,
-    f"{ACTOR}.ppo_max_token_len_per_gpu": 16384,
-    f"{ACTOR}.clip_ratio": 0.2,
-    f"{ACTOR}.clip_ratio_low": 0.2,
-    f"{ACTOR}.clip_ratio_high": 0.2,
-    f"{ACTOR}.clip_ratio_c": 3.0,
-    f"{ACTOR}.loss_agg_mode": "token-mean",
-    f"{ACTOR}.policy_loss.loss_mode": "vanilla",
-    f"{ACTOR}.use_kl_loss": False,
-    f"{ACTOR}.kl_loss_coef": 0.001,
-    f"{ACTOR}.kl_loss_type": "low_var_kl",
-    f"{ACTOR}.grad_clip": 1.0,
-    f"{ACTOR}.ulysses_sequence_parallel_size": 1,
-    f"{ACTOR}.fsdp_config.model_dtype": "fp32",
-    f"{ACTOR}.optim.lr": 1e-6,
-    f"{ACTOR}.optim.weight_decay": 0.01,
-    f"{ACTOR}.optim.betas": [0.9, 0.999],
-    f"{ACTOR}.optim.lr_warmup_steps": -1,
-    f"{ACTOR}.optim.lr_warmup_steps_ratio": 0.0,
-    f"{ROLLOUT}.n": 1,
-    f"{ROLLOUT}.max_num_seqs": 256,
-    f"{ROLLOUT}.tensor_model_parallel_size": 2,
-    f"{ROLLOUT}.temperature": 1.0,
-    f"{ROLLOUT}.gpu_memory_utilization": 0.5,
-    "algorithm.adv_estimator": "gae",
-    "algorithm.norm_adv_by_std_in_grpo": True,
-    "algorithm.use_kl_in_reward": False,
-    "algorithm.kl_ctrl.kl_coef": 0.001,
-    "algorithm.rollout_correction.rollout_is_threshold": 2.0,
-    "algorithm.gamma": 1.0,
-    "algorithm.lam": 1.0,
-    "critic.optim.lr": 1e-5,
-    "critic.cliprange_value": 0.5,
-    "trainer.critic_warmup": 0,
-}
+from areal_plugins.convert.verl.defaults import ACTOR, MODEL, ROLLOUT
 
 # --- how long ----------------------------------------------------------------------------------------
 
@@ -86,6 +29,33 @@ def run_steps(theirs: Theirs) -> int | None:
         return int(theirs["trainer.total_training_steps"])
     each = meaning.epoch(meaning.tasks(theirs, _files(theirs)), theirs["data.train_batch_size"])
     return theirs["trainer.total_epochs"] * each if each else None
+
+
+def grad_clip(theirs: Theirs) -> Any:
+    """`training.grad_clip`: the actor's wins over its optimizer's."""
+    return theirs[f"{ACTOR}.grad_clip" if f"{ACTOR}.grad_clip" in theirs else f"{ACTOR}.optim.clip_grad"] or 1.0
+
+
+ENGINE_OPTIONS = (
+    ("vllm", "gpu_memory_utilization", "gpu_memory_utilization"),
+    ("sglang", "gpu_memory_utilization", "mem_fraction_static"),
+    ("vllm", "max_model_len", "max_model_len"),
+    ("sglang", "max_model_len", "context_length"),
+    ("vllm", "enforce_eager", "enforce_eager"),
+)
+"""An engine, an option there, and what the engine itself calls it."""
+
+
+def of(engine: str, key: str) -> Any:
+    """An option of an engine, where it is the one that is used."""
+
+    def make(theirs: Theirs) -> Any:
+        if theirs[f"{ROLLOUT}.name"] != engine:
+            return Needless(f"the engine is not {engine}")
+        value = theirs[f"{ROLLOUT}.{key}"]
+        return Needless("not set there; our default holds") if value is None else value
+
+    return make
 
 
 def updates(theirs: Theirs) -> int:

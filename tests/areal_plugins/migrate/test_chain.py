@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from areal_core.errors import SpecError
@@ -104,3 +107,9 @@ def test_the_diagnostic_of_an_old_spec_names_the_command(migrated, monkeypatch, 
 
 def test_everything_that_is_public_is_named():
     assert all(hasattr(package, name) for name in package.__all__)
+
+
+def test_check_does_not_import_it():
+    code = "import sys, areal_plugins.cli.check, areal_core.spec.resolve; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"areal_plugins.migrate", "areal_plugins.convert", "areal_plugins.explain"} & set(run.stdout.split())
