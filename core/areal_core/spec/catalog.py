@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from attrs import frozen, has
@@ -21,12 +22,20 @@ _CODES = {
 }
 
 
+_KEY = re.compile(r"\w+:")
+_SPACE_HINT = "write `key: value`, with a plain space after the colon"
+
+
 @frozen(repr=False, eq=False)
 class Catalog:
-    """What the installed plugins offer, and what a spec is told about the rest."""
+    """What the installed plugins offer, and what a spec is told about the rest.
+
+    With `lost`, plugin files that the spec names cannot be told, and might offer any name.
+    """
 
     manager: Manager
     report: Report
+    lost: bool = False
 
     def find(self, kind: str, name: str, path: SpecPath) -> Component[Any] | None:
         """The component; None, once reported at `path`, when it cannot be had."""
@@ -45,7 +54,7 @@ class Catalog:
 
     def known(self, kind: str, name: str) -> bool:
         """Whether anyone knows the name, installed or not."""
-        return name in self.manager.names(kind) or self.manager.missing(kind, name).state is not None
+        return self.lost or name in self.manager.names(kind) or self.manager.missing(kind, name).state is not None
 
     def options_of(self, kind: str, name: str) -> type[Any] | None:
         """The class of an installed component's options, silently."""
@@ -65,8 +74,11 @@ class Catalog:
 
     def _missing(self, kind: str, name: str, path: SpecPath) -> None:
         missing = self.manager.missing(kind, name)
+        if missing.state is None and self.lost:
+            return
         if missing.state is None:
-            self.report.error("unknown-component", missing.message, path, missing.way_out)
+            hint = _SPACE_HINT if _KEY.match(name) else missing.way_out
+            self.report.error("unknown-component", missing.message, path, hint)
         elif missing.state in (State.NOT_INSTALLED, State.BLOCKED):
             self.report.unavailable(_CODES[missing.state], missing.message, path, missing.way_out)
         else:

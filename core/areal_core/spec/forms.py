@@ -105,6 +105,11 @@ def any_of(words: list[str]) -> str:
     return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
+def printable(text: str) -> str:
+    """The text with what cannot be seen spelled out."""
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
 def show(data: Any) -> str:
     """Data as a message names it."""
     if isinstance(data, dict):
@@ -115,4 +120,4 @@ def show(data: Any) -> str:
         return {None: "null", True: "true", False: "false"}[data]
     if isinstance(data, str):
         return f"the text {data!r}" if len(data) <= 60 else f"the text {data[:57]!r}..."
-    return f"the number {data}" if abs(data) < 10**30 or data != data else "that number"
+    return f"the number {data}" if isinstance(data, float) or abs(data) < 10**30 else "that number"

@@ -34,7 +34,7 @@ def _replaced(node: Node, text: str, report: Report) -> Node:
     whole = _REFERENCE.fullmatch(text)
     if whole and not node.quoted and whole["inside"] is not None:
         value = _lookup(whole, node, report)
-        return node.with_value(UNKNOWN) if value is None else _typed(value, whole["inside"], node)
+        return node.with_value(UNKNOWN) if value is None else _typed(value, whole["inside"], node, report)
     pieces, end = [], 0
     for match in _REFERENCE.finditer(text):
         value = "${" if match["inside"] is None else _lookup(match, node, report)
@@ -62,13 +62,15 @@ def _lookup(match: re.Match[str], node: Node, report: Report) -> str | None:
     return value
 
 
-def _typed(text: str, inside: str, node: Node) -> Node:
+def _typed(text: str, inside: str, node: Node, report: Report) -> Node:
     """`text` read as YAML; what is no YAML is a text."""
-    origin = _origin(inside)
+    origin, found = _origin(inside), Report()
     try:
-        value = compose(Source(origin, text, node.source.directory, kind="env"), Report())
+        value = compose(Source(origin, text, node.source.directory, kind="env"), found)
     except Unreadable:
         return evolve(node, value=text, origin=origin)
+    for finding in found.findings:
+        report.error(finding.code, f"{origin}: {finding.message}", hint=finding.hint, location=node.location)
     return _placed(value, node, origin)
 
 

@@ -23,6 +23,7 @@ MAX_DEPTH = 50
 
 _STANDARD = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {_STANDARD + name for name in ("null", "bool", "int", "float")}
+_OCTAL = re.compile(r"([-+]?)0+([1-7][0-7]+)")
 _TEXT_TAGS = {_STANDARD + name for name in ("str", "timestamp", "value")}
 
 
@@ -38,7 +39,7 @@ def read_source(path: str, report: Report, blame: Location | None = None) -> Sou
     """
     where = blame or Location(path, 1, 1)
     try:
-        raw = Path(path).read_bytes()
+        raw = _beginning(path)
     except FileNotFoundError:
         report.error("no-such-file", f"there is no file {path}", location=where, hint=_neighbours(path))
         raise Unreadable from None
@@ -155,6 +156,11 @@ class _Builder:
         return UNKNOWN
 
     def _scalar(self, composed: ScalarNode) -> Any:
+        if octal := _OCTAL.fullmatch(composed.value):
+            message = f"{composed.value} is octal in YAML 1.1 and decimal in YAML 1.2"
+            sign, digits = octal.groups()
+            self._error("ambiguous-number", message, composed, f"write {sign}{digits}, or {sign}0o{digits}")
+            return UNKNOWN
         try:
             return _yaml().constructor.construct_object(composed)
         except (ValueError, KeyError, OverflowError, YAMLError):
@@ -169,7 +175,7 @@ class _Builder:
             if str(key.tag) == _STANDARD + "merge":
                 merged.update(self._merge_key(value, depth))
             elif not isinstance(key, ScalarNode) or str(key.tag) not in _TEXT_TAGS:
-                self._error("bad-key", f"a key must be a text, not {_kind(key)}", key, "quote it")
+                self._error("bad-key", f"a key must be a text, not {_kind(key)}", key, _key_hint(key, value))
             elif key.value in mapping:
                 first = mapping[key.value].key or Span()
                 self._error("duplicate-key", f"{key.value} is given twice", key, f"first on line {first.line + 1}")
@@ -205,23 +211,44 @@ def _kind(composed: Any) -> str:
     return "a mapping" if isinstance(composed, MappingNode) else "a list"
 
 
+def _key_hint(key: Any, value: Any) -> str:
+    """Braces make a key of what is a number's end after a comma, or a template's name."""
+    if not isinstance(key, ScalarNode):
+        return "quote a text that holds braces"
+    empty = key.value.isdecimal() and not value.value
+    return "quote it; a number is written without commas" if empty else "quote it"
+
+
 def _short(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
+def _beginning(path: str) -> bytes:
+    """The file, or as much of an endless one as shows that it is too large."""
+    with Path(path).open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
 def _decode(raw: bytes, path: str, report: Report) -> str:
     if len(raw) > MAX_BYTES:
-        message = f"{path} has {len(raw)} bytes; a spec has at most {MAX_BYTES}"
+        message = f"{path} has more than {MAX_BYTES} bytes, which is beyond any spec"
         report.error("too-large", message, location=Location(path, 1, 1))
         raise Unreadable
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        column = error.start - (raw.rfind(b"\n", 0, error.start) + 1) + 1
+        before = raw[raw.rfind(b"\n", 0, error.start) + 1 : error.start].decode("utf-8-sig")
         message = f"byte 0x{raw[error.start]:02X} is not UTF-8"
-        report.error("encoding", message, hint="save the file as UTF-8", location=Location(path, line, column))
+        location = Location(path, line, len(before) + 1)
+        report.error("encoding", message, hint=_encoding_hint(raw), location=location)
         raise Unreadable from None
+
+
+def _encoding_hint(raw: bytes) -> str:
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "the file is UTF-16: save it as UTF-8"
+    return "this is no text file: name the YAML file" if b"\0" in raw else "save the file as UTF-8"
 
 
 def _neighbours(path: str) -> str | None:
@@ -267,9 +294,10 @@ def _syntax_hint(error: MarkedYAMLError, source: Source) -> str | None:
 
 _SYNTAX_HINTS = (
     ("${", "quote a text that holds `${...}` inside `{}` or `[]`"),
-    ("'\\t'", "indent with spaces, not tabs"),
+    ("'\\t'", "use spaces, not tabs"),
     ("mapping values", "keys of one section stand in one column with `: ` after them; quote a text that holds `: `"),
     ("sequence entries", "put the list's `- ` on a line of its own"),
+    ("expected <block end>", "keys of one section stand in one column"),
     ("unexpected end of stream", "close the quote"),
     ("cannot start any token", "quote the value"),
     ("expected ',' or", "close the bracket, and put `, ` between values"),

@@ -6,16 +6,19 @@ import os.path
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field, fields, frozen, has
 
 from areal_core.errors import Finding, Severity
 from areal_core.spec import paths
 from areal_core.spec.findings import Report, did_you_mean
+from areal_core.spec.forms import hints
 from areal_core.spec.interpolate import interpolate
 from areal_core.spec.load import Unreadable, compose, parse, read_source
-from areal_core.spec.node import Node, Source, Span, SpecPath
-from areal_core.spec.sections import chosen, section_at, spelled_out, without_private
+from areal_core.spec.model import Spec
+from areal_core.spec.node import UNKNOWN, Node, Source, Span, SpecPath
+from areal_core.spec.sections import PRIVATE, chosen, section_at, spelled_out, without_private
 
 API_VERSION_OF_SPECS = "areal/v1"
 
@@ -52,7 +55,7 @@ class Files:
         """The file `name` over its parents.
 
         Raises:
-            Unreadable: it, or one of its parents.
+            Unreadable: it. Where a parent cannot be read, what it may say is unknown.
         """
         return self._load(read_source(name, self.report), ())
 
@@ -64,7 +67,7 @@ class Files:
         if extends is None:
             return root
         below = (*below, os.path.realpath(source.name))
-        parents = [parent for item in self._listed(extends) if (parent := self._parent(item, below))]
+        parents = [self._parent(item, below) for item in self._listed(extends)]
         tree = parents[0] if parents else root.with_value({})
         for above in (*parents[1:], root):
             tree = merge(tree, above)
@@ -79,16 +82,16 @@ class Files:
                 message = "extends takes a file, or a list of files"
                 self.report.error("bad-type", message, ("extends",), location=item.location)
 
-    def _parent(self, item: Node, below: tuple[str, ...]) -> Node | None:
+    def _parent(self, item: Node, below: tuple[str, ...]) -> Node:
         name = _beside(item.source, item.value)
         if os.path.realpath(name) in below:
             chain = " -> ".join([*(os.path.relpath(file) for file in below), name])
             self.report.error("extends-cycle", f"the file extends itself: {chain}", location=item.location)
-            return None
+            return _unknown(Spec, item.source)
         try:
             return self._load(read_source(name, self.report, item.location), below)
         except Unreadable:
-            return None
+            return _unknown(Spec, item.source)
 
     def _check_version(self, root: Node) -> None:
         version = root.value.pop("apiVersion", None)
@@ -116,6 +119,13 @@ def _number(version: object) -> int:
     return int(found[1]) if found else -1
 
 
+def _unknown(cls: Any, source: Source) -> Node:
+    """What a file that cannot be read may have said: any value of any key, and any plugin."""
+    types = {f.name: hints(cls)[f.name] for f in fields(cls) if f.name not in PRIVATE}
+    known = {key: _unknown(form, source) if has(form) else Node(UNKNOWN, source) for key, form in types.items()}
+    return Node(known | ({"plugins": Node(UNKNOWN, source)} if cls is Spec else {}), source)
+
+
 def _beside(source: Source, path: str) -> str:
     """A file named in `source`, as its user would name it."""
     return paths.absolute(Path(source.name).parent, path)
@@ -134,7 +144,7 @@ def override(tree: Node, text: str, report: Report) -> Node:
         value = compose(_blanked(source, len(dotted) + 1), report)
     except Unreadable:
         return tree
-    return _put(tree, parts, evolve(value, source=source), (), report)
+    return _put(tree, parts, _from(source, value), (), report)
 
 
 _Part = tuple[str, Span]
@@ -153,8 +163,20 @@ def _blanked(source: Source, width: int) -> Source:
     return evolve(source, text=" " * width + source.text[width:])
 
 
+def _from(source: Source, node: Node) -> Node:
+    """A value read from part of a source, with excerpts of the whole."""
+    value = node.value
+    if isinstance(value, dict):
+        value = {key: _from(source, child) for key, child in value.items()}
+    elif isinstance(value, list):
+        value = [_from(source, item) for item in value]
+    return evolve(node, value=value, source=source)
+
+
 def _put(node: Node, parts: list[_Part], value: Node, path: SpecPath, report: Report) -> Node:
     """`value` at the end of `parts` below `node`, which stands at `path`."""
+    if node.value is UNKNOWN:
+        return node
     section = section_at(path)
     node = spelled_out(node, section) if section else node
     if isinstance(node.value, list):

@@ -30,6 +30,7 @@ from areal_core.spec.sections import section_at
 from areal_core.spec.stages import StageTree, refuse_fixed, refuse_idle_overrides, split
 from areal_core.spec.structure import Part, Structured, structure
 from areal_core.spec.tasks import environment_conflicts
+from areal_core.spec.whole_run import run_conflicts
 
 
 @frozen(repr=False, eq=False)
@@ -40,6 +41,7 @@ class Draft:
     tree: Node
     spec: Spec
     parts: Mapping[SpecPath, Part]
+    structured: Structured
 
 
 @frozen(repr=False, eq=False)
@@ -89,25 +91,27 @@ def examine(source: str | Path, overrides: Sequence[str] = (), manager: Manager 
     for text in overrides:
         tree = override(tree, text, report)
     tree = interpolate(tree, report)
+    lost = "plugins" in tree.value and tree.value["plugins"].value is UNKNOWN
     tree, plugins = _take_plugins(tree, report)
     base, stages = split(tree, report)
     refuse_idle_overrides(base, stages, report)
     manager = manager or Manager.discover([path for path, _ in plugins])
     _report_plugins(plugins, manager, report)
-    examination = _Examination(manager, tree, base, stages, [locate(f, tree) for f in report.findings])
+    examination = _Examination(manager, lost, tree, base, stages, [locate(f, tree) for f in report.findings])
     return examination.run(tuple(path for path, _ in plugins), tuple(files.names), tuple(overrides))
 
 
 @frozen(repr=False, eq=False)
 class _Examination:
     manager: Manager
+    lost: bool
     tree: Node
     base: Node
     stages: list[StageTree]
     findings: list[Finding]
 
     def run(self, files: tuple[str, ...], sources: tuple[str, ...], overrides: tuple[str, ...]) -> Examined:
-        catalog = Catalog(self.manager, Report())
+        catalog = Catalog(self.manager, Report(), self.lost)
         shared = structure(self.base, catalog)
         platform = choose_platform(shared, catalog)
         if platform:
@@ -115,6 +119,7 @@ class _Examination:
         transport = choose_transport(shared, _platform_name(shared, platform), catalog)
         self._keep(catalog.report, self.base)
         drafts = tuple(self._draft(stage, shared, platform, transport) for stage in self.stages)
+        self._check_run(drafts)
         plain = self._resolved(shared, drafts, files)
         where = origins(plain, self.tree, [draft.tree for draft in drafts])
         findings = tuple(tidy(self.findings))
@@ -137,7 +142,7 @@ class _Examination:
 
     def _draft(self, stage: StageTree, shared: Structured, platform: Choice | None, transport: Choice | None) -> Draft:
         report = Report()
-        catalog = Catalog(self.manager, report)
+        catalog = Catalog(self.manager, report, self.lost)
         structured = structure(stage.tree, catalog) if stage.overrides is not None else shared
         refuse_fixed(shared, structured, stage.name, report)
         parts = {**structured.parts, **{choice.part.path: choice.part for choice in (platform, transport) if choice}}
@@ -148,7 +153,13 @@ class _Examination:
                 report.findings.append(found.finding)
         _report_parts(scene, structured, catalog)
         self._keep(report, stage.tree)
-        return Draft(stage.name, stage.tree, spec, parts)
+        return Draft(stage.name, stage.tree, spec, parts, structured)
+
+    def _check_run(self, drafts: Sequence[Draft]) -> None:
+        """What the stages must hold together."""
+        for index, found in run_conflicts([Scene(draft.spec, draft.parts) for draft in drafts]):
+            if all(draft.structured.trusted(*found.reads) for draft in drafts):
+                self.findings.append(locate(found.finding, drafts[index].tree))
 
 
 def _left_open(path: SpecPath) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -112,7 +112,7 @@ class _Walk:
         if attrs.has(form):
             return self._class(data, form, path)
         if forms.shape(data) not in (forms.shapes(form) or (forms.shape(data),)):
-            return self._wrong_type(data, form, path)
+            return self._wrong_type(data, form, path, doc=limits.get("doc", ""))
         if forms.is_literal(form):
             return self._literal(data, form, path)
         if forms.is_sequence(form):
@@ -176,7 +176,7 @@ class _Walk:
         if isinstance(data, str):  # a section's bare name
             members += [member for member in get_args(form) if attrs.has(member) and section_at(path)]
         if not members:
-            return self._wrong_type(data, form, path)
+            return self._wrong_type(data, form, path, doc=limits.get("doc", ""))
         literals = [member for member in members if forms.is_literal(member)]
         exact = [member for member in literals if forms.contains(member, data)]
         open_ended = [member for member in members if member not in literals]
@@ -335,12 +335,14 @@ class _Walk:
         """FAILED, reported unless that was done where the value got lost."""
         self.failed.add(path)
         if code:
-            self.report.error(code, message, path, hint)
+            node, missing = self.tree.nearest(path)
+            variable = f" (from {node.origin})" if node.origin and not missing else ""
+            self.report.error(code, message + variable, path, hint)
         return FAILED
 
-    def _wrong_type(self, data: Any, form: Any, path: SpecPath, more: str = "") -> Any:
+    def _wrong_type(self, data: Any, form: Any, path: SpecPath, more: str = "", doc: str = "") -> Any:
         message = f"{_dotted(path)} must be {forms.describe(form)}{more}, not {forms.show(data)}"
-        return self._failed(path, "bad-type", message, _type_hint(data, form))
+        return self._failed(path, "bad-type", message, _type_hint(data, form, doc))
 
     def _missing(self, key: str, cls: type[Any], path: SpecPath) -> Any:
         doc = _fields(cls)[key].metadata.get("doc")
@@ -356,7 +358,7 @@ class _Walk:
         self.failed.add(where)
         location = self.tree.nearest(where)[0].key_location
         hint = unknown_key_hint(key, valid, path)
-        self.report.error("unknown-key", _dotted(where), where, hint, location)
+        self.report.error("unknown-key", forms.printable(_dotted(where)), where, hint, location)
 
 
 def _fields(cls: type[Any]) -> dict[str, Attribute[Any]]:
@@ -372,11 +374,11 @@ def _a(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-def _type_hint(data: Any, form: Any) -> str | None:
+def _type_hint(data: Any, form: Any, doc: str) -> str | None:
     """The way from what was written to what was meant, where it is plain."""
     wanted = forms.shapes(form)
     if isinstance(data, str) and set(wanted) & {"int", "float", "bool"}:
-        return "remove the quotes" if data.strip().lower() in ("true", "false") or _numeric(data) else None
+        return _scalar_hint(data.strip(), wanted, doc)
     if "list" in wanted and not isinstance(data, list):
         return "write a list: [...], or lines that start with `- `"
     if "text" in wanted and "list" not in wanted and isinstance(data, bool | int | float):
@@ -384,6 +386,21 @@ def _type_hint(data: Any, form: Any) -> str | None:
     if data is None:
         return "remove the key to take the default" if "map" in wanted else "remove the key, or give it a value"
     return None
+
+
+def _scalar_hint(text: str, wanted: Sequence[str], doc: str) -> str | None:
+    """A number or a truth that was written as a text; `doc` says what the number counts."""
+    if text.lower() in ("true", "false") or _numeric(text):
+        return "remove the quotes"
+    if "bool" in wanted:
+        return _TRUTHS.get(text.lower())
+    if text[:1].isdecimal():
+        return f"write the number alone: {doc}" if doc else "write the number alone"
+    return None
+
+
+_TRUTHS = {word: "write true" for word in ("yes", "on", "y")} | {word: "write false" for word in ("no", "off", "n")}
+"""YAML 1.1 read these as truth values; YAML 1.2 reads texts."""
 
 
 def _numeric(text: str) -> bool:

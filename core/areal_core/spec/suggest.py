@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -17,6 +18,8 @@ from areal_core.spec.sections import PRIVATE, section_at
 
 def unknown_key_hint(key: str, valid: Sequence[str], path: SpecPath = ()) -> str | None:
     """The nearest valid key here; else the same key where it belongs; else what is valid here."""
+    if strange := next((c for c in key if not c.isascii()), None):
+        return _strange_hint(key, strange, valid)
     section = section_at(path)
     if section and key in ("type", "backend", "name"):
         return f"did you mean `{section.selector}`?"
@@ -26,6 +29,13 @@ def unknown_key_hint(key: str, valid: Sequence[str], path: SpecPath = ()) -> str
     if elsewhere:
         return f"did you mean `{elsewhere[0]}`?"
     return did_you_mean(key, valid)
+
+
+def _strange_hint(key: str, strange: str, valid: Sequence[str]) -> str:
+    """Characters that look like others, or cannot be seen."""
+    named = f"it holds {unicodedata.name(strange, 'a character')}, U+{ord(strange):04X}"
+    near = nearest("".join(c for c in key if c.isprintable()), valid)
+    return f"{named}; did you mean `{near}`?" if near else named
 
 
 @cache

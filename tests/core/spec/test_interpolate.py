@@ -74,3 +74,11 @@ def test_what_refers_to_nothing_is_an_error(value, text):
 def test_a_value_remembers_its_variable(value):
     assert value("a: ${env:NAME}", NAME="5").provenance == "env:NAME"
     assert value("a: b ${env:NAME}", NAME="5").provenance == "env:NAME"
+
+
+def test_what_is_wrong_with_a_variables_value_is_reported_where_it_is_named(value):
+    report = Report()
+    assert value("a: ${env:NAME}", report, NAME="010").value is UNKNOWN
+    (finding,) = report.findings
+    assert (finding.code, finding.location.line, finding.location.column) == ("ambiguous-number", 1, 4)
+    assert finding.message.startswith("env:NAME: ")

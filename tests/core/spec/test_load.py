@@ -40,7 +40,7 @@ def findings(text: str):
         ("no", "no"),
         ("on", "on"),
         ("True", True),
-        ("010", 10),
+        ("008", 8),
         ("0o10", 8),
         ("0x1F", 31),
         ("1:30", "1:30"),
@@ -86,7 +86,7 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_trouble(tmp_path):
 @pytest.mark.parametrize(
     ("text", "code", "line", "hint"),
     [
-        ("a:\n\tb: 1\n", "yaml-syntax", 2, "spaces, not tabs"),
+        ("a:\n\tb: 1\n", "yaml-syntax", 2, "use spaces, not tabs"),
         ("a: 1\n b: 2\n", "yaml-syntax", 2, "one column"),
         ("x: 1\na: 'x\nb: 1\n", "yaml-syntax", 2, "close the quote"),
         ("a: [1, 2\nb: 3\n", "yaml-syntax", 2, "close the bracket"),
@@ -99,7 +99,12 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_trouble(tmp_path):
         ("a: \x00\n", "yaml-syntax", 1, None),
         ("a: 1\nb: 2\na: 3\n", "duplicate-key", 3, "first on line 1"),
         ("1: a\n", "bad-key", 1, "quote it"),
-        ("? [a]\n: 1\n", "bad-key", 1, "quote it"),
+        ("? [a]\n: 1\n", "bad-key", 1, "quote a text that holds braces"),
+        ("a: {{ b }}\n", "bad-key", 1, "quote a text that holds braces"),
+        ("{a: 1,000}\n", "bad-key", 1, "without commas"),
+        ("x:\n   a: 1\n  b: 2\n", "yaml-syntax", 3, "one column"),
+        ("a: 010\n", "ambiguous-number", 1, "write 10, or 0o10"),
+        ("a: -0755\n", "ambiguous-number", 1, "write -755, or -0o755"),
         ("a: !!python/object:os.system x\n", "unknown-tag", 1, "remove the tag"),
         ("a: !mine {b: 1}\n", "unknown-tag", 1, "remove the tag"),
         ("a: !!int x\n", "bad-value", 1, None),
@@ -157,6 +162,37 @@ def test_a_file_that_is_not_utf_8_is_located_to_the_byte(tmp_path):
         read_source(str(file), report)
     (finding,) = report.findings
     assert (finding.code, finding.location.line, finding.location.column) == ("encoding", 2, 4)
+
+
+def test_a_column_counts_characters_and_not_bytes(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_bytes("a: äöü".encode() + b"\xe9\n")
+    report = Report()
+    with pytest.raises(Unreadable):
+        read_source(str(file), report)
+    assert report.findings[0].location.column == 7
+
+
+@pytest.mark.parametrize(
+    ("raw", "hint"),
+    [("a: 1".encode("utf-16"), "UTF-16"), (b"\x89PNG\r\n\0", "no text file"), (b"\xe9", "as UTF-8")],
+)
+def test_what_is_not_utf_8_is_told_apart(tmp_path, raw, hint):
+    file = tmp_path / "a.yaml"
+    file.write_bytes(raw)
+    report = Report()
+    with pytest.raises(Unreadable):
+        read_source(str(file), report)
+    assert report.findings[0].code == "encoding"
+    assert hint in report.findings[0].hint
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no endless file")
+def test_an_endless_file_is_refused():
+    report = Report()
+    with pytest.raises(Unreadable):
+        read_source("/dev/zero", report)
+    assert [f.code for f in report.findings] == ["too-large"]
 
 
 def test_a_missing_file_names_its_neighbour(tmp_path):

@@ -58,6 +58,15 @@ def test_a_missing_parent_is_blamed_on_the_line_that_names_it(write):
     assert (finding.code, str(finding.location)) == ("no-such-file", "spec.yaml:2:10")
 
 
+def test_what_a_missing_parent_may_say_is_not_held_against_the_rest(errors):
+    text = (
+        "extends: gone.yaml\nmodel: {hidden_size: 8}\nobjective: {group_size: 7}\n"
+        "environments: [{type: mine}]\ninference: {sampling: {min_new_tokens: 400}, theirs: {}}\n"
+    )
+    assert errors(text) == ["no-such-file at 1:10"]
+    assert errors(text + "seed: x\n", "environments.0.weight=2") == ["no-such-file at 1:10", "bad-type at 6:7"]
+
+
 def test_what_is_wrong_in_a_parent_is_located_there(write):
     write("seed: 1\nseed: 2\n", "base.yaml")
     _, (finding,) = load(write("extends: base.yaml\n"))

@@ -26,7 +26,7 @@ objective: {type: grpo, group_size: 4, kl: 0.1, reference: {every: 5}}
 environments:
   - {name: a, type: jsonl, path: data.jsonl, fields: {question: q}, reward: {type: math, timeout: 3}}
   - {name: b, type: gsm8k, weight: 0.5}
-pipeline: {max_staleness: 1, queue_size: 12}
+pipeline: {max_staleness: 1, queue_size: 8}
 evaluation: {every: 5, sampling: {temperature: 0.0}}
 trackers: [jsonl, tensorboard]
 stages:

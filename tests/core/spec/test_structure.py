@@ -93,7 +93,7 @@ def test_a_wrong_value_is_refused_where_it_stands(only, text, code):
         ("training: {amp: {loss_scale: dynamic}}", lambda spec: spec.training.amp.loss_scale == "dynamic"),
         ("resources: {train: {parallel: dp}}", lambda spec: spec.resources.train.axes == {"dp": 1}),
         ("parallel: {expert: dp, other: tp}", lambda spec: spec.parallel == {"expert": "dp", "other": "tp"}),
-        ("pipeline: {queue_size: 64}", lambda spec: spec.pipeline.queue_size == 64),
+        ("pipeline: {queue_size: 16}", lambda spec: spec.pipeline.queue_size == 16),
         ("name: no", lambda spec: spec.name == "no"),
         ("inference: {sampling: {stop: [a, b]}}", lambda spec: spec.inference.sampling.stop == ("a", "b")),
         ("trackers: []", lambda spec: spec.trackers == ()),
