@@ -10,7 +10,6 @@ from typing import Any
 from attrs import NOTHING, Factory, fields, has
 
 from areal_core.spec import forms, model
-from areal_core.spec.codes import CODES
 from areal_core.spec.sections import PRIVATE
 
 PAGE = Path(__file__).with_name("spec.md")
@@ -28,11 +27,7 @@ def tables(page: str) -> str:
 
 
 def table(name: str) -> Iterator[str]:
-    """The rows of a class's keys, or of the codes."""
-    if name == "codes":
-        yield from ("| code | meaning |", "|---|---|")
-        yield from (f"| `{code}` | {meaning} |" for code, meaning in CODES.items())
-        return
+    """The rows of a class's keys."""
     cls = getattr(model, name)
     yield from ("| key | value | default | meaning |", "|---|---|---|---|")
     for f in fields(cls):

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from areal_core.errors import Finding, Location, Severity
-from areal_core.spec.codes import CODES
+from areal_core.spec import codes
+from areal_plugins.builtin.codes import CODES as COMPONENT_CODES
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -30,7 +31,7 @@ def sarif(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _rule(code: str) -> dict[str, Any]:
-    meaning = CODES.get(code)
+    meaning = codes.CODES.get(code) or COMPONENT_CODES.get(code)
     return {"id": code, **({"shortDescription": {"text": meaning}} if meaning else {})}
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from attrs import field, frozen
 
-from areal_plugins import EngineCapabilities, EngineDescriptor
+from areal_plugins import CheckContext, EngineCapabilities, EngineDescriptor, Finding
+from areal_plugins.builtin.room import room
 
 
 @frozen
@@ -33,6 +35,13 @@ class TorchEngineOptions:
     )
 
 
+def check(context: CheckContext) -> Iterator[Finding]:
+    """Limits that no prompt fits into beside its answer."""
+    for key in ("max_model_len", "kv_tokens"):
+        if (limit := getattr(context.options, key)) is not None:
+            yield from room(context, limit, (*context.path, key))
+
+
 DESCRIPTORS: tuple[EngineDescriptor, ...] = (
     EngineDescriptor(
         name="torch",
@@ -42,5 +51,6 @@ DESCRIPTORS: tuple[EngineDescriptor, ...] = (
         capabilities=EngineCapabilities(accepts=("tensors", "hf-dir"), interruptible=True, shares_prefix=True),
         requires=("torch>=2.6", "transformers>=4.56", "safetensors>=0.5"),
         platforms=("cpu", "cuda"),
+        check=check,
     ),
 )

@@ -9,6 +9,7 @@ from typing import Literal
 from attrs import field, frozen
 
 from areal_plugins import CheckContext, Finding, ModelCapabilities, ModelDescriptor, ModelShape, Severity
+from areal_plugins.builtin.room import room
 
 PRINTABLE = "".join(map(chr, range(32, 127))) + "\n"
 """Printable ASCII and the line feed."""
@@ -54,13 +55,14 @@ def check_hf(context: CheckContext) -> Iterable[Finding]:
     """A local model that is not on this machine, or is not a model."""
     options: HfOptions = context.options
     where = (*context.path, "path")
-    if not options.path:
-        yield Finding("bad-model-path", "the path of the model is empty", where)
-    elif is_local(options.path):
-        yield from (
-            Finding("missing-model", problem, where, severity=Severity.UNAVAILABLE)
-            for problem in _local_problems(Path(options.path).expanduser())
-        )
+    if is_local(options.path):
+        directory = Path(options.path).expanduser()
+        for problem in _local_problems(directory):
+            yield Finding("missing-model", problem, where, severity=Severity.UNAVAILABLE)
+        if _spread(context):
+            from areal_plugins.builtin.models.fit import misfits, sizes_of  # rarely needed
+
+            yield from misfits(context.spec, sizes_of(directory))
 
 
 def check_tiny(context: CheckContext) -> Iterable[Finding]:
@@ -68,6 +70,17 @@ def check_tiny(context: CheckContext) -> Iterable[Finding]:
     options: TinyOptions = context.options
     for key, problem in tiny_problems(options):
         yield Finding("bad-shape" if key != "alphabet" else "bad-alphabet", problem, (*context.path, key))
+    yield from room(context, options.max_positions, (*context.path, "max_positions"))
+    if _spread(context):
+        from areal_plugins.builtin.models.fit import misfits  # rarely needed
+
+        yield from misfits(context.spec, {"heads": options.heads, "kv_heads": options.kv_heads})
+
+
+def _spread(context: CheckContext) -> bool:
+    """Whether the model lies on more than one device."""
+    resources = context.spec.resources
+    return max(resources.train.devices, resources.infer.devices) > 1
 
 
 def tiny_problems(options: TinyOptions) -> Iterable[tuple[str, str]]:

@@ -66,7 +66,7 @@ class Files:
         extends = root.value.pop("extends", None)
         if extends is None:
             return root
-        below = (*below, os.path.realpath(source.name))
+        below = (*below, paths.real(source.name))
         parents = [self._parent(item, below) for item in self._listed(extends)]
         tree = parents[0] if parents else root.with_value({})
         for above in (*parents[1:], root):
@@ -84,7 +84,7 @@ class Files:
 
     def _parent(self, item: Node, below: tuple[str, ...]) -> Node:
         name = _beside(item.source, item.value)
-        if os.path.realpath(name) in below:
+        if paths.real(name) in below:
             chain = " -> ".join([*(os.path.relpath(file) for file in below), name])
             self.report.error("extends-cycle", f"the file extends itself: {chain}", location=item.location)
             return _unknown(Spec, item.source)

@@ -11,6 +11,14 @@ def absolute(directory: Path, text: str) -> str:
     return os.path.normpath(directory / os.path.expanduser(text))  # noqa: PTH111 (leaves an unknown `~user` as it is)
 
 
+def real(path: str) -> str:
+    """The path without links; as it is where it can name no file."""
+    try:
+        return os.path.realpath(path)
+    except ValueError:
+        return path
+
+
 def exists(path: str) -> bool:
     """Whether there is such a file or directory."""
     return os.path.exists(path)  # noqa: PTH110 (False where the text is no path at all)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -29,7 +29,7 @@ from areal_core.spec.findings import Report, nearest
 from areal_core.spec.model import Spec
 from areal_core.spec.node import UNKNOWN, Node, SpecPath, plain
 from areal_core.spec.sections import AUTO, PRIVATE, Section, section_at
-from areal_core.spec.suggest import unknown_key_hint
+from areal_core.spec.suggest import type_hint, unknown_key_hint
 
 FAILED: Any = type("Failed", (), {"__repr__": lambda _: "FAILED"})()
 """In place of a value that is wrong or unknown; its field takes the default."""
@@ -134,6 +134,8 @@ class _Walk:
         if limits.get("name") and not re.fullmatch(NAME, data):
             message = f"{_dotted(path)} must be usable as a file's name, without slashes and leading dots"
             return self._failed(path, "bad-value", message)
+        if limits.get("path") and not data:
+            return self._failed(path, "bad-value", f"{_dotted(path)} must name a path, not an empty text")
         return form(self._path(data, path, limits["path"]) if limits.get("path") else data)
 
     def _number(self, data: float, form: type[int] | type[float], path: SpecPath, limits: Mapping[str, Any]) -> Any:
@@ -342,7 +344,7 @@ class _Walk:
 
     def _wrong_type(self, data: Any, form: Any, path: SpecPath, more: str = "", doc: str = "") -> Any:
         message = f"{_dotted(path)} must be {forms.describe(form)}{more}, not {forms.show(data)}"
-        return self._failed(path, "bad-type", message, _type_hint(data, form, doc))
+        return self._failed(path, "bad-type", message, type_hint(data, form, doc))
 
     def _missing(self, key: str, cls: type[Any], path: SpecPath) -> Any:
         doc = _fields(cls)[key].metadata.get("doc")
@@ -372,40 +374,3 @@ def _dotted(path: SpecPath) -> str:
 
 def _a(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
-
-
-def _type_hint(data: Any, form: Any, doc: str) -> str | None:
-    """The way from what was written to what was meant, where it is plain."""
-    wanted = forms.shapes(form)
-    if isinstance(data, str) and set(wanted) & {"int", "float", "bool"}:
-        return _scalar_hint(data.strip(), wanted, doc)
-    if "list" in wanted and not isinstance(data, list):
-        return "write a list: [...], or lines that start with `- `"
-    if "text" in wanted and "list" not in wanted and isinstance(data, bool | int | float):
-        return "quote it"
-    if data is None:
-        return "remove the key to take the default" if "map" in wanted else "remove the key, or give it a value"
-    return None
-
-
-def _scalar_hint(text: str, wanted: Sequence[str], doc: str) -> str | None:
-    """A number or a truth that was written as a text; `doc` says what the number counts."""
-    if text.lower() in ("true", "false") or _numeric(text):
-        return "remove the quotes"
-    if "bool" in wanted:
-        return _TRUTHS.get(text.lower())
-    if text[:1].isdecimal():
-        return f"write the number alone: {doc}" if doc else "write the number alone"
-    return None
-
-
-_TRUTHS = {word: "write true" for word in ("yes", "on", "y")} | {word: "write false" for word in ("no", "off", "n")}
-"""YAML 1.1 read these as truth values; YAML 1.2 reads texts."""
-
-
-def _numeric(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

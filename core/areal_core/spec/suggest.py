@@ -1,4 +1,4 @@
-"""What someone who wrote a key that does not exist may have meant."""
+"""What someone who wrote a key that does not exist, or a value of another type, may have meant."""
 
 from __future__ import annotations
 
@@ -53,3 +53,40 @@ def _keys(cls: Any, prefix: str) -> Iterator[str]:
         for member in (form, *forms.members(form)):
             if has(member):
                 yield from _keys(member, f"{prefix}{f.name}.")
+
+
+def type_hint(data: Any, form: Any, doc: str) -> str | None:
+    """The way from what was written to what was meant, where it is plain."""
+    wanted = forms.shapes(form)
+    if isinstance(data, str) and set(wanted) & {"int", "float", "bool"}:
+        return _scalar_hint(data.strip(), wanted, doc)
+    if "list" in wanted and not isinstance(data, list):
+        return "write a list: [...], or lines that start with `- `"
+    if "text" in wanted and "list" not in wanted and isinstance(data, bool | int | float):
+        return "quote it"
+    if data is None:
+        return "remove the key to take the default" if "map" in wanted else "remove the key, or give it a value"
+    return None
+
+
+def _scalar_hint(text: str, wanted: Sequence[str], doc: str) -> str | None:
+    """A number or a truth that was written as a text; `doc` says what the number counts."""
+    if text.lower() in ("true", "false") or _numeric(text):
+        return "remove the quotes"
+    if "bool" in wanted:
+        return _TRUTHS.get(text.lower())
+    if text[:1].isdecimal():
+        return f"write the number alone: {doc}" if doc else "write the number alone"
+    return None
+
+
+_TRUTHS = dict.fromkeys(("yes", "on", "y"), "write true") | dict.fromkeys(("no", "off", "n"), "write false")
+"""YAML 1.1 read these as truth values; YAML 1.2 reads texts."""
+
+
+def _numeric(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -58,6 +58,11 @@ def test_a_missing_parent_is_blamed_on_the_line_that_names_it(write):
     assert (finding.code, str(finding.location)) == ("no-such-file", "spec.yaml:2:10")
 
 
+def test_a_parent_whose_name_can_be_no_path_is_unreadable(write):
+    _, (finding,) = load(write('extends: "a\\0b"\n'))
+    assert (finding.code, str(finding.location)) == ("unreadable-file", "spec.yaml:1:10")
+
+
 def test_what_a_missing_parent_may_say_is_not_held_against_the_rest(errors):
     text = (
         "extends: gone.yaml\nmodel: {hidden_size: 8}\nobjective: {group_size: 7}\n"

@@ -233,6 +233,12 @@ def test_a_missing_path_is_unavailable_and_says_where_it_was_looked_for(check, t
     assert finding.hint == f"it would be {tmp_path}/gone.jsonl"
 
 
+@pytest.mark.parametrize("component", ["model: {type: hf, path: ''}", "environments: [{type: jsonl, path: ''}]"])
+def test_an_empty_text_is_no_path(check, component):
+    (finding,) = check(component).errors
+    assert (finding.code, finding.message.endswith("not an empty text")) == ("bad-value", True)
+
+
 def test_a_text_that_may_be_a_path_stays_a_name_unless_it_exists(build, write):
     def path(text: str) -> str:
         return build("", f"model={{type: hf, path: {text}}}").stages[0].model.options.path

@@ -145,9 +145,5 @@ def test_check_reports_a_directory_without_a_config(tmp_path: Path) -> None:
     assert findings(str(tmp_path)) == [("missing-model", Severity.UNAVAILABLE, "model.path")]
 
 
-def test_check_reports_an_empty_path() -> None:
-    assert findings("") == [("bad-model-path", Severity.ERROR, "model.path")]
-
-
 def test_check_accepts_hub_ids_and_models(directory: Path) -> None:
     assert findings("Qwen/Qwen3-0.6B") == findings(str(directory)) == []
