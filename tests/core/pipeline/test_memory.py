@@ -1,0 +1,25 @@
+"""What was trained on is let go of."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from areal_core.data import TrajectoryGroup
+
+
+@pytest.mark.parametrize("on_stale", ["wait", "drop"])
+def test_no_more_groups_are_alive_after_many_steps_than_after_few(scene, on_stale):
+    alive = []
+
+    def count(step: int) -> None:
+        gc.collect()
+        alive.append(sum(isinstance(o, TrajectoryGroup) for o in gc.get_objects()))
+
+    scene.run(
+        "training.max_steps=40", f"pipeline={{max_staleness: 2, on_stale: {on_stale}}}", log=type(scene.log)(count)
+    )
+    groups_a_batch, ahead = 4, 3
+    assert max(alive) <= groups_a_batch * (ahead + 1)
+    assert max(alive[20:]) <= max(alive[:20])
