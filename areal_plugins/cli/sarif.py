@@ -18,7 +18,10 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif(findings: Sequence[Finding]) -> dict[str, Any]:
-    """One run with a rule a code and a result a finding; `unavailable` is a note."""
+    """One run with a rule a code and a result a finding; `unavailable` is a note.
+
+    Hint, severity and the way through the spec are in a result's property bag, as `--format json` calls them.
+    """
     codes = sorted({finding.code for finding in findings})
     driver = {
         "name": "areal-plugins check",
@@ -43,6 +46,7 @@ def _result(finding: Finding, rule: int) -> dict[str, Any]:
         "level": "error" if finding.severity is Severity.ERROR else "note",
         "message": {"text": text},
         "locations": [{"physicalLocation": _place(finding.location)}] if finding.location else [],
+        "properties": {"severity": finding.severity.value, "hint": finding.hint, "path": list(finding.path)},
     }
 
 

@@ -286,7 +286,7 @@ class CheckpointSpec:
 class StageSpec:
     """A part of the run that overrides sections of the spec; `overrides` is merged over them."""
 
-    name: str
+    name: str = field(metadata={"doc": "Name of the stage."})
     overrides: Mapping[str, Any] = field(factory=dict)
 
 

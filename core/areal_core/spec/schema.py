@@ -34,6 +34,8 @@ _TYPES: dict[Any, Schema] = {
 
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
+_ABSENT = "Not installed, so that its options are not known."
+
 _VARIABLE: Schema = {"$ref": "#/$defs/variable"}
 
 
@@ -41,11 +43,16 @@ def schema(manager: Manager) -> Schema:
     """The schema of a spec file, as plain data."""
     build = _Build(manager)
     sections = build.properties(Spec, ())
-    stage = {**build.properties(StageSpec, ("stages", "*"), ("overrides",)), **sections}
-    properties = {**build.properties(FileSpec, ()), **sections}
-    properties["apiVersion"] |= {"const": "areal/v1"}
-    properties["stages"] |= {"items": _object(stage)}
-    variable = {"type": "string", "pattern": r"^\$\{env:[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}$"}
+    stage = {**sections, **build.properties(StageSpec, ("stages", "*"), ("overrides",))}
+    file = build.properties(FileSpec, (), ("stages",))
+    file["apiVersion"] |= {"const": "areal/v1"}
+    stages = {"type": "array", "items": _object(stage), "description": fields(FileSpec).stages.metadata["doc"]}
+    properties = {**file, "stages": {**stages, "default": []}, **sections}
+    variable = {
+        "description": "An environment variable, with or without a default.",
+        "type": "string",
+        "pattern": r"^\$\{env:[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}$",
+    }
     return {
         "$schema": DRAFT,
         "title": "areal-plugins experiment",
@@ -114,19 +121,21 @@ class _Build:
         return {"$ref": f"#/$defs/{name}"}
 
     def _section(self, section: Section, path: SpecPath) -> Schema:
-        keys = self._shared(section.kind, self.properties(section.cls, path))
+        keys = self.properties(section.cls, path)
+        selector = keys[section.selector]
+        keys = self._shared(section.kind, keys if section.blocks else _without(keys, section.selector))
         installed = self.manager.names(section.kind)
         known = sorted({name for kind, name in KNOWN if kind == section.kind} - set(installed))
         bare = _or_variable({"enum": [*([AUTO] if section.auto else []), *installed, *known]})
-        self.definitions[f"{section.kind}.{section.selector}"].update(bare)
         if section.blocks:
+            self.definitions[f"{section.kind}.{section.selector}"].update(bare)
             blocks = {name: self._component(section.kind, name) for name in installed}
-            strangers: dict[str, Schema] = {name: {"type": "object"} for name in known}
-            return _any_of([bare, _object({**keys, **blocks, **strangers})])
-        return _any_of([bare, *self._inline(section, keys, installed, known)])
+            strangers: dict[str, Schema] = {name: {"type": "object", "description": _ABSENT} for name in known}
+            return _any_of([_object({**keys, **blocks, **strangers}), bare])
+        return _any_of([*self._inline(section, keys, selector, installed, known), bare])
 
     def _inline(
-        self, section: Section, keys: dict[str, Schema], installed: list[str], known: list[str]
+        self, section: Section, keys: dict[str, Schema], selector: Schema, installed: list[str], known: list[str]
     ) -> Iterable[Schema]:
         """One alternative a component, one for those that are not installed, one without a name."""
         every: dict[str, Schema] = {}
@@ -135,11 +144,12 @@ class _Build:
             options = self.definitions[f"{section.kind}.{name}"]["properties"]
             references = {key: {"$ref": f"{reference}/properties/{key}"} for key in options}
             every |= {key: _any_of([every.get(key, found), found]) for key, found in references.items()}
-            yield _object({**keys, section.selector: {"const": name}, **references}, [section.selector])
+            chosen = {"const": name, "description": self.definitions[f"{section.kind}.{name}"]["description"]}
+            yield _object({**keys, section.selector: chosen, **references}, [section.selector])
         if known:
-            named = {**keys, section.selector: {"enum": known}}
+            named = {**keys, section.selector: {"enum": known, "description": _ABSENT}}
             yield {"type": "object", "properties": named, "required": [section.selector]}
-        yield _object({**keys, section.selector: _VARIABLE, **every})
+        yield _object({**keys, section.selector: {**_without(selector, "type"), **_VARIABLE}, **every})
 
     def _shared(self, kind: str, properties: Mapping[str, Schema]) -> dict[str, Schema]:
         """References to the common keys of a kind, which stand in every alternative."""
@@ -154,6 +164,10 @@ class _Build:
         summary = {"description": registered.descriptor.summary} if registered else {}
         self.definitions[f"{kind}.{name}"] = {**summary, **_object(properties)}
         return {"$ref": f"#/$defs/{kind}.{name}"}
+
+
+def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in mapping.items() if name != key}
 
 
 def _object(properties: Mapping[str, Schema], required: Iterable[str] = ()) -> Schema:

@@ -88,6 +88,60 @@ def test_json_holds_everything(capsys):
     }
 
 
+EVERYTHING = """\
+model: tiny
+training: {learning_rte: 1e-6, batch_size: '8'}
+weights: xccl
+environments: [{type: jsonl, path: gone.jsonl, test_fraction: 0.5, reward: exact}]
+seed: ${env:AREAL_NO_SUCH}
+extends: base.yaml
+"""
+
+
+@pytest.fixture
+def everything(tmp_path, capsys):
+    """What each format says of a spec with findings of every sort, one of them in its parent."""
+    (tmp_path / "everything.yaml").write_text(EVERYTHING)
+    (tmp_path / "base.yaml").write_text("pipeline: {max_stalenes: 2}\n")
+
+    def as_json(form: str):
+        assert main(["check", "everything.yaml", "--set", "training.max_steps=0", "--format", form]) == 2
+        return json.loads(capsys.readouterr().out)
+
+    return as_json
+
+
+def test_both_machine_formats_hold_every_finding_whole(everything):
+    findings = everything("json")["specs"][0]["findings"]
+    assert {f["code"] for f in findings} >= {
+        "unknown-key", "bad-type", "out-of-range", "not-installed", "no-such-path", "missing-variable",
+    }  # fmt: skip
+    assert {f["file"] for f in findings} == {"everything.yaml", "base.yaml", "--set"}
+    results = everything("sarif")["runs"][0]["results"]
+    keys = ("code", "severity", "hint", "path", "file", "line", "column", "width")
+    assert [whole(result) for result in results] == [{key: f[key] for key in keys} for f in findings]
+
+
+def whole(result):
+    place = result["locations"][0]["physicalLocation"]
+    region = place["region"]
+    return {
+        "code": result["ruleId"],
+        **result["properties"],
+        "file": place["artifactLocation"]["uri"],
+        "line": region["startLine"],
+        "column": region["startColumn"],
+        "width": region["endColumn"] - region["startColumn"],
+    }
+
+
+def test_sarif_is_of_the_structure_that_2_1_0_requires(everything):
+    sarif = everything("sarif")
+    jsonschema.validate(sarif, SARIF)
+    rules = sarif["runs"][0]["tool"]["driver"]["rules"]
+    assert len({rule["id"] for rule in rules}) == len(rules)
+
+
 def test_sarif_has_a_rule_a_code_and_a_result_a_finding(capsys):
     main(["check", "bad.yaml", "--format", "sarif"])
     sarif = json.loads(capsys.readouterr().out)
@@ -116,34 +170,37 @@ def test_a_broken_plugin_is_one_warning_line(tmp_path, monkeypatch, capsys):
 
 TEXT = {"type": "string"}
 COUNT = {"type": "integer", "minimum": 0}
-SARIF = {
-    "description": "What SARIF 2.1.0 requires of the properties that are used (sections 3.13 to 3.30).",
-    "type": "object",
-    "required": ["version", "runs"],
-    "properties": {
-        "version": {"const": "2.1.0"},
-        "runs": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["tool", "results"],
-                "properties": {
-                    "tool": {"required": ["driver"], "properties": {"driver": {"required": ["name"]}}},
-                    "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
-                    "results": {
-                        "type": "array",
-                        "items": {
-                            "required": ["message"],
-                            "properties": {
-                                "ruleId": TEXT,
-                                "ruleIndex": COUNT,
-                                "level": {"enum": ["none", "note", "warning", "error"]},
-                                "message": {"required": ["text"], "properties": {"text": TEXT}},
-                            },
-                        },
-                    },
-                },
-            },
-        },
-    },
-}
+PLACE = {"type": "integer", "minimum": 1}
+
+
+def closed(required: list[str], **properties):
+    """An object of these properties alone, as everywhere in the standard's own schema."""
+    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
+
+
+def several(items):
+    return {"type": "array", "items": items}
+
+
+MESSAGE = closed(["text"], text=TEXT)
+ARTIFACT = closed(["uri"], uri={"type": "string", "pattern": r"^[^\s\\\\]+$"})
+REGION = closed(["startLine"], startLine=PLACE, startColumn=PLACE, endColumn=PLACE)
+RESULT = closed(
+    ["message"],
+    ruleId=TEXT,
+    ruleIndex=COUNT,
+    level={"enum": ["none", "note", "warning", "error"]},
+    message=MESSAGE,
+    locations=several(closed([], physicalLocation=closed([], artifactLocation=ARTIFACT, region=REGION))),
+    properties={"type": "object"},
+)
+RULE = closed(["id"], id=TEXT, shortDescription=MESSAGE)
+DRIVER = closed(["name"], name=TEXT, version=TEXT, rules={**several(RULE), "uniqueItems": True})
+RUN = closed(
+    ["tool"],
+    tool=closed(["driver"], driver=DRIVER),
+    columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+    results=several(RESULT),
+)
+SARIF = closed(["version", "runs"], **{"$schema": TEXT}, version={"const": "2.1.0"}, runs=several(RUN))
+"""What SARIF 2.1.0 (sections 3.13 to 3.49) says of the objects and properties that are used."""

@@ -92,7 +92,7 @@ def dump(spec: Any) -> str:
 FIXTURES = {"suppress_health_check": [HealthCheck.function_scoped_fixture], "deadline": None}
 
 
-@settings(max_examples=300, **FIXTURES)
+@settings(max_examples=max(300, settings.default.max_examples), **FIXTURES)
 @given(spec=mutants())
 def test_a_mutant_resolves_or_has_located_findings(manager, write, spec):
     examined = examine(write(dump(spec)), (), manager)
@@ -105,7 +105,7 @@ def test_a_mutant_resolves_or_has_located_findings(manager, write, spec):
         assert examined.experiment is None
 
 
-@settings(max_examples=50, **FIXTURES)
+@settings(max_examples=max(50, settings.default.max_examples // 4), **FIXTURES)
 @given(key=st.from_regex(r"[a-z_]{3,12}", fullmatch=True), section=st.sampled_from([None, "training", "objective"]))
 def test_a_key_that_does_not_exist_is_never_accepted(manager, write, key, section):
     spec = copy.deepcopy(BASE)
@@ -119,14 +119,14 @@ def test_a_key_that_does_not_exist_is_never_accepted(manager, write, key, sectio
     assert any(f.code == "unknown-key" and f.message.endswith(key) for f in errors)
 
 
-@settings(max_examples=200, **FIXTURES)
+@settings(max_examples=max(200, settings.default.max_examples), **FIXTURES)
 @given(text=st.text(alphabet=st.sampled_from("ab:-[]{}\"'#&*!|>%@`\n\t ?,$\u00e9\x00<"), max_size=40))
 def test_any_text_is_answered(manager, write, text):
     examined = examine(write(text), (), manager)
     assert examined.experiment is not None or examined.findings
 
 
-@settings(max_examples=50, **FIXTURES)
+@settings(max_examples=max(50, settings.default.max_examples // 4), **FIXTURES)
 @given(
     override=st.one_of(
         st.text(max_size=20),
