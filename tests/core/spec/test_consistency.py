@@ -102,3 +102,9 @@ def test_components_count_in_one_unit(errors):
 def test_a_components_own_check_is_located(errors, complete):
     assert errors(complete + "objective: {kl: 0.1}") == ["kl-without-reference at 5:17"]
     assert errors(complete + "objective: {kl: 0.1, reference: {}}") == []
+
+
+def test_a_contradiction_is_located_in_the_file_that_writes_the_value(check, complete, write):
+    write(f"{complete}training: {{batch_size: 30}}\n", "base.yaml")
+    (finding,) = check("extends: base.yaml\nobjective: {group_size: 4}\n").errors
+    assert (finding.code, str(finding.location)) == ("batch-not-groups", "base.yaml:5:24")

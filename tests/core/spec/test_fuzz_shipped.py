@@ -16,6 +16,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from attrs import frozen
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
@@ -147,30 +148,40 @@ def mutants() -> st.SearchStrategy[tuple[str, str]]:
 # --- what must hold --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory) -> tuple[Path, Manager, jsonschema.Draft202012Validator]:
+@frozen(repr=False)
+class World:
     """A folder like that of the shipped specs, the built-in components with theirs, and the schema of all."""
+
+    folder: Path
+    manager: Manager
+    validator: jsonschema.Draft202012Validator
+
+    def examine(self, name: str, text: str) -> Examined:
+        file = self.folder / f"{name}.yaml"
+        file.write_bytes(text.encode())
+        return examine(file, (), self.manager)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> World:
     folder = tmp_path_factory.mktemp("specs")
     for file in SPECS[0].parent.glob("*.py"):
         shutil.copy(file, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AREAL_PLUGINS_AUTOLOAD", "0")
         manager = Manager.discover([str(file) for file in folder.glob("*.py")])
-    return folder, manager, jsonschema.Draft202012Validator(schema(manager))
+    return World(folder, manager, jsonschema.Draft202012Validator(schema(manager)))
 
 
 @settings(max_examples=CASES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(mutant=mutants())
 def test_a_mutant_means_what_it_says_or_is_answered_with_located_findings(world, mutant):
-    folder, manager, validator = world
     name, text = mutant
-    file = folder / f"{name}.yaml"
-    file.write_text(text, encoding="utf-8")
-    examined = examine(file, (), manager)
+    examined = world.examine(name, text)
     assert_located(examined)
     if not examined.errors:
         written = YAML(typ="safe", pure=True).load(text)
-        assert [error.message for error in validator.iter_errors(written)] == []
+        assert [error.message for error in world.validator.iter_errors(written)] == []
         assert_means(examined, written)
 
 
@@ -253,12 +264,7 @@ def deeper(text: str) -> str:
 @pytest.mark.parametrize("rewrite", [commented, crlf, marked, in_blocks, in_flow, deeper])
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_spec_written_in_another_way_means_the_same(world, name, rewrite):
-    folder, manager, _ = world
-    file = folder / f"{name}.yaml"
-    meanings = []
-    for text in (TEXTS[name], rewrite(TEXTS[name])):
-        file.write_bytes(text.encode())
-        examined = examine(file, (), manager)
-        meanings.append((examined.resolved, sorted(f.code for f in examined.findings)))
-    assert meanings[0] == meanings[1]
-    assert not examined.errors
+    plain, rewritten = (world.examine(name, text) for text in (TEXTS[name], rewrite(TEXTS[name])))
+    assert plain.resolved == rewritten.resolved
+    assert sorted(f.code for f in plain.findings) == sorted(f.code for f in rewritten.findings)
+    assert not rewritten.errors
