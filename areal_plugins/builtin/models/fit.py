@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from areal_core.spec.model import Spec
 from areal_plugins import Finding
+
+if TYPE_CHECKING:
+    from areal_core.spec.model import Spec
 
 POOLS = ("train", "infer")
 

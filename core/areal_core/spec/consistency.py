@@ -229,7 +229,7 @@ def _axes(scene: Scene, pool_name: str, section: str, selector: str) -> Conflict
     path = f"resources.{pool_name}.parallel"
     if isinstance(pool.parallel, Mapping):
         if bad := [axis for axis, size in pool.parallel.items() if size < 1]:
-            yield conflict("out-of-range", f"{path}.{bad[0]} must be at least 1", f"{path}.{bad[0]}")
+            yield from (conflict("out-of-range", f"{path}.{axis} must be at least 1", f"{path}.{axis}") for axis in bad)
         elif prod(pool.parallel.values()) != pool.devices:
             product = " x ".join(f"{axis} {size}" for axis, size in pool.parallel.items()) or "nothing"
             message = f"{product} is {prod(pool.parallel.values())}, and the pool has {pool.devices} devices"

@@ -15,7 +15,7 @@ from areal_core.spec import paths
 from areal_core.spec.findings import Report, did_you_mean
 from areal_core.spec.forms import hints
 from areal_core.spec.interpolate import interpolate
-from areal_core.spec.load import Unreadable, compose, parse, read_source
+from areal_core.spec.load import MAX_DEPTH, Unreadable, compose, parse, read_source
 from areal_core.spec.model import Spec
 from areal_core.spec.node import UNKNOWN, Node, Source, Span, SpecPath
 from areal_core.spec.sections import PRIVATE, chosen, section_at, spelled_out, without_private
@@ -139,6 +139,10 @@ def override(tree: Node, text: str, report: Report) -> Node:
     if not equals or not all(part for part, _ in parts):
         hint = "write --set section.key=value"
         report.error("bad-override", f"{text!r} is no assignment", location=source.location(Span()), hint=hint)
+        return tree
+    if len(parts) > MAX_DEPTH:
+        message = f"a path of {len(parts)} keys leads nowhere: a spec is at most {MAX_DEPTH} deep"
+        report.error("bad-override", message, location=source.location(Span()))
         return tree
     try:
         value = compose(_blanked(source, len(dotted) + 1), report)

@@ -14,12 +14,14 @@ def test_no_more_groups_are_alive_after_many_steps_than_after_few(scene, on_stal
     alive = []
 
     def count(step: int) -> None:
+        if step % 5:
+            return  # to look at every object takes a while
         gc.collect()
-        alive.append(sum(isinstance(o, TrajectoryGroup) for o in gc.get_objects()))
+        alive.append(sum(type(thing) is TrajectoryGroup for thing in gc.get_objects()))
 
     scene.run(
         "training.max_steps=40", f"pipeline={{max_staleness: 2, on_stale: {on_stale}}}", log=type(scene.log)(count)
     )
     groups_a_batch, ahead = 4, 3
     assert 0 < max(alive) <= groups_a_batch * (ahead + 1)
-    assert max(alive[20:]) <= max(alive[:20])
+    assert max(alive[4:]) <= max(alive[:4])

@@ -90,6 +90,11 @@ def test_what_fits_is_left_alone(errors, complete, text):
     assert [e for e in errors(complete + text) if "no-mechanism" not in e] == []
 
 
+def test_every_axis_without_devices_is_named(complete, errors):
+    text = "resources: {train: {parallel: {dp: 0, tp: -1}}}"
+    assert errors(complete + text) == ["out-of-range at 5:36", "out-of-range at 5:43"]
+
+
 def test_a_value_that_is_wrong_by_itself_contradicts_nothing(complete, errors):
     assert errors(complete + "training: {batch_size: '30'}") == ["bad-type at 5:24"]
     assert errors(complete + "objective: {group_size: 0}\ntraining: {batch_size: 30}") == ["out-of-range at 5:25"]

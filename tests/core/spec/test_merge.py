@@ -174,6 +174,11 @@ def test_overrides_that_lead_nowhere_are_located_in_their_own_text(write):
         assert finding.hint == hint or hint in finding.hint
 
 
+def test_an_override_deeper_than_any_spec_leads_nowhere(check, complete):
+    (finding,) = check(complete, "a." * 20_000 + "b=1").errors
+    assert (finding.code, finding.location.line) == ("bad-override", 1)
+
+
 def test_an_override_that_is_no_yaml_points_into_its_value(write):
     _, (finding,) = load(write("name: x\n"), "training.max_steps=[1,")
     assert (finding.code, str(finding.location)) == ("yaml-syntax", "--set:1:23")
