@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, reduce
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -64,6 +64,11 @@ def title(ref: ModuleRef) -> str:
     return f"{ref.kind}/{ref.name}"
 
 
+def structure(options: Mapping[str, Any], kind: type[Any]) -> Any:
+    """An instance of the options class `kind`; strict: no unknown keys, nothing is coerced to another type."""
+    return _converter().structure(options, kind)
+
+
 def import_files(files: Iterable[str]) -> None:
     """Import local plugin files, in order.
 
@@ -104,7 +109,7 @@ def _options(ref: ModuleRef) -> Any:
 
     kind = _resolve(ref, ref.options_type)
     try:
-        return _converter().structure(ref.options, kind)
+        return structure(ref.options, kind)
     except Exception as error:
         problems = "; ".join(transform_error(error, path="options"))
         raise PluginError(title(ref), f"its options do not fit {ref.options_type}: {problems}") from error
@@ -112,7 +117,6 @@ def _options(ref: ModuleRef) -> Any:
 
 @cache
 def _converter() -> Converter:
-    """Strict: no unknown keys, and nothing is coerced to another type."""
     from cattrs import Converter
     from cattrs.strategies import configure_union_passthrough
 

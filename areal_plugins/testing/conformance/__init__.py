@@ -1,0 +1,50 @@
+"""Proofs that a component keeps its protocol: one class a kind, to be subclassed in a plugin's own tests.
+
+    class TestMine(EngineConformance):
+        @pytest.fixture
+        def component(self) -> str:
+            return "engine/mine"
+
+pytest collects the rules from the class. `areal-plugins plugins check engine/mine` runs the same
+ones. A rule is skipped only where the descriptor's capabilities say that it does not apply.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from areal_core.descriptors import KINDS
+
+if TYPE_CHECKING:
+    from areal_plugins.testing.conformance.base import Case, Conformance
+    from areal_plugins.testing.conformance.engine import EngineConformance
+    from areal_plugins.testing.conformance.trainer import TrainerConformance
+    from areal_plugins.testing.conformance.transport import TransportConformance
+
+CLASSES: dict[str, str] = {kind: f"{__name__}.{kind}:{kind.capitalize()}Conformance" for kind in KINDS}
+"""Kind -> its class as `module:name`; imported when it is asked for, since the classes need pytest."""
+
+_PLACES = {path.partition(":")[2]: path for path in CLASSES.values()} | {
+    name: f"{__name__}.base:{name}" for name in ("Case", "Conformance")
+}
+
+__all__ = ["CLASSES", "Case", "Conformance", "EngineConformance", "TrainerConformance", "TransportConformance"]
+
+
+def conformance_class(kind: str) -> type[Conformance]:
+    """The class whose rules components of `kind` must keep."""
+    found: type[Conformance] = _load(CLASSES[kind])
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    """The classes by name, on first use."""
+    if name in _PLACES:
+        return _load(_PLACES[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
