@@ -85,6 +85,7 @@ class Subject:
 
 def _find(kind: str, name: str, files: tuple[str, ...]) -> Component[Any]:
     manager = installed(files)
+    kind = kind or name.partition("/")[0]
     found = manager.find(kind, name)
     if found is None:
         missing = manager.missing(kind, name)
