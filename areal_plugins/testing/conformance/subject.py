@@ -78,8 +78,10 @@ class Subject:
         hook = COMPONENT_HOOKS[self.descriptor.kind]
         for module in list(sys.modules.values()):
             implementation = vars(module).get(hook) if isinstance(module, ModuleType) else None
-            if hasattr(implementation, "areal_plugins_impl") and self.descriptor in tuple(implementation()):
-                return module
+            if implementation is not None and hasattr(implementation, "areal_plugins_impl"):
+                offered = {(found.name, found.factory) for found in implementation()}
+                if (self.descriptor.name, self.descriptor.factory) in offered:
+                    return module
         raise PluginError(self.title, f"no module that is loaded offers it by the hook {hook}")
 
 
