@@ -15,7 +15,7 @@ from areal_core.data import Completion, WeightVersion
 from areal_core.errors import InputError, PromptTooLong
 from areal_core.protocols import Engine
 from areal_plugins.testing.conformance.base import Conformance, Subject
-from areal_plugins.testing.conformance.reference import LONGEST, Reference, distribution
+from areal_plugins.testing.conformance.reference import LONGEST, Reference, distribution, reference
 from areal_plugins.testing.conformance.serving import (
     FIRST,
     NEXT,
@@ -61,15 +61,15 @@ class EngineConformance(Conformance):
     dtype: ClassVar[str] = "float32"
     patience: ClassVar[float] = 60.0
 
-    @pytest.fixture(scope="class")
-    def model(self, tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    @pytest.fixture
+    def model(self) -> Reference:
         """The model that the engine starts with."""
-        return Reference.make(tmp_path_factory.mktemp("model"), seed=0)
+        return reference(seed=0)
 
-    @pytest.fixture(scope="class")
-    def other(self, tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    @pytest.fixture
+    def other(self) -> Reference:
         """Another model of the same shape, to be loaded in its place."""
-        return Reference.make(tmp_path_factory.mktemp("other"), seed=1)
+        return reference(seed=1)
 
     @pytest.fixture
     def bench(self, subject: Subject, model: Reference, place: Place, tmp_path: Path) -> Bench:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from areal_plugins.builtin.models.tiny import TinySource
 ALPHABET = "abcdefghijklmnopqrstuvwxyz .,?"
 LONGEST = 128
 
+_WORK = TemporaryDirectory(prefix="areal-conformance-")  # removed when the process ends
 _OPTIONS = TinyOptions(
     alphabet=ALPHABET,
     hidden_size=32,
@@ -38,13 +41,6 @@ class Reference:
     directory: Path
     model: Any
     tokenizer: Tokenizer
-
-    @classmethod
-    def make(cls, work: Path, seed: int) -> Reference:
-        """A random start; equal seeds give equal bytes."""
-        source = TinySource(_OPTIONS, ModelContext(cache=work, work=work, seed=seed))
-        directory = source.materialize()
-        return cls(directory, load(directory), source.tokenizer(directory))
 
     @property
     def vocabulary(self) -> int:
@@ -75,6 +71,15 @@ class Reference:
         """Each parameter as a float32 copy, under its canonical name."""
         for name, parameter in self.model.named_parameters():
             yield name, parameter.detach().to(torch.float32, copy=True)
+
+
+@cache
+def reference(seed: int) -> Reference:
+    """A random start, made once a process; equal seeds give equal bytes."""
+    work = Path(_WORK.name, str(seed))
+    source = TinySource(_OPTIONS, ModelContext(cache=work, work=work, seed=seed))
+    directory = source.materialize()
+    return Reference(directory, load(directory), source.tokenizer(directory))
 
 
 def load(directory: Path) -> Any:
