@@ -26,17 +26,18 @@ _numbers = count()
 
 @frozen
 class Result:
-    """What became of one rule; `cause` says why it failed or does not apply."""
+    """What became of one rule, by the name of its test; `cause` says why it failed or does not apply."""
 
-    rule: str
+    test: str
+    parameters: str
     outcome: Literal["passed", "failed", "skipped"]
     cause: str = ""
 
-
-def rule_name(test: str) -> str:
-    """A test's name as a sentence: `test_seed_fixes_draws[x]` is `seed fixes draws [x]`."""
-    name, bracket, parameters = test.removeprefix("test_").partition("[")
-    return name.replace("_", " ") + (f" {bracket}{parameters}" if bracket else "")
+    @property
+    def rule(self) -> str:
+        """As a sentence: `test_seed_fixes_draws[x]` is `seed fixes draws [x]`."""
+        sentence = self.test.removeprefix("test_").replace("_", " ")
+        return f"{sentence} [{self.parameters}]" if self.parameters else sentence
 
 
 def run(kind: type[Conformance], component: str | Component[Any] | Case, only: Sequence[str] = ()) -> list[Result]:
@@ -78,7 +79,8 @@ class _Recorder:
         known = self.results.get(item.name)
         decides = report.when == "call" or report.outcome != "passed"
         if decides and (known is None or known.outcome != "failed"):
-            self.results[item.name] = Result(rule_name(item.name), report.outcome, _cause(call))
+            test, _, parameters = item.name.rstrip("]").partition("[")
+            self.results[item.name] = Result(test, parameters, report.outcome, _cause(call))
         return report
 
 

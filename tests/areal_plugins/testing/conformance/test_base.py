@@ -10,7 +10,7 @@ from areal_core.workers import build
 from areal_plugins import RewardCapabilities, RewardDescriptor
 from areal_plugins.testing import mocks
 from areal_plugins.testing.conformance import Case, Conformance
-from areal_plugins.testing.conformance.running import rule_name, run
+from areal_plugins.testing.conformance.running import run
 
 MOCKS = [value for value in vars(mocks).values() if isinstance(value, Component)]
 
@@ -82,7 +82,7 @@ DESCRIPTION = [name for name in vars(Conformance) if name.startswith("test_") an
 
 
 def failed(descriptor):
-    return [r.rule for r in run(Conformance, descriptor, only=DESCRIPTION) if r.outcome == "failed"]
+    return [r.test for r in run(Conformance, descriptor, only=DESCRIPTION) if r.outcome == "failed"]
 
 
 def test_a_plain_component_keeps_every_rule():
@@ -95,7 +95,7 @@ def test_there_is_a_broken_component_for_every_rule():
 
 @pytest.mark.parametrize("rule", DESCRIBED)
 def test_a_description_that_breaks_a_rule_fails_that_rule_alone(rule):
-    assert failed(DESCRIBED[rule]) == [rule_name(rule)]
+    assert failed(DESCRIBED[rule]) == [rule]
 
 
 PLUGIN = """
