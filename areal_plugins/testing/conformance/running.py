@@ -21,6 +21,8 @@ from areal_plugins.testing.conformance.subject import Case
 GIVEN: dict[str, type[Conformance]] = {}
 """The classes that are being run; the file that pytest collects takes them from here."""
 
+_UNUSED = ("terminal", "cacheprovider", "logging", "unraisableexception", "threadexception")
+_OPTIONS = [f"-pno:{name}" for name in _UNUSED] + ["--import-mode=importlib"]
 _numbers = count()
 
 
@@ -49,9 +51,8 @@ def run_class(kind: type[Conformance], only: Sequence[str] = ()) -> list[Result]
     """The rules of a class that has its component."""
     recorder = _Recorder(tuple(only))
     with _file(kind) as file:
-        options = ["-p", "no:terminal", "-p", "no:cacheprovider", "--import-mode=importlib"]
         where = ["-c", str(file.with_name("pytest.ini")), "--rootdir", str(file.parent)]
-        code = pytest.main([*options, *where, str(file)], plugins=[recorder])
+        code = pytest.main([*_OPTIONS, *where, f"--basetemp={file.parent / 'work'}", str(file)], plugins=[recorder])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"pytest could not run the rules ({code!r}): {'; '.join(recorder.problems)}")
     return list(recorder.results.values())
@@ -64,6 +65,9 @@ class _Recorder:
         self.only = only
         self.results: dict[str, Result] = {}
         self.problems: list[str] = []
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.option.tbstyle = "native"  # nobody sees the tracebacks
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.only:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -477,7 +478,7 @@ class OneByOne(PlainEngine):
         self.turn = asyncio.Lock()
 
     async def generate(self, request):
-        async with self.turn:
+        async with self.turn if request.n == 1 else nullcontext():
             async for completion in super().generate(request):
                 yield completion
 
