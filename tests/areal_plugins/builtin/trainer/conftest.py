@@ -1,6 +1,6 @@
 """Small models, batches of random trajectories, and the plain computation they are compared with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,12 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from areal_core.contexts import ObjectiveContext, OptimizerContext, OptimizerPlan, Place, StagePlan, TrainerContext
-from areal_core.data import Batch, TaskRef, Trajectory, TrajectoryGroup, WeightVersion
 from areal_plugins.builtin.objectives.grpo import grpo
 from areal_plugins.builtin.objectives.options import GrpoOptions
 from areal_plugins.builtin.trainer import AdamWOptions, TorchTrainerOptions
 from areal_plugins.builtin.trainer.optimizer import adamw
 from areal_plugins.builtin.trainer.trainer import TorchTrainer
+from areal_plugins.testing.conformance import batches
 
 VOCABULARY = 13
 
@@ -63,59 +63,6 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return make
 
 
-def trajectory(
-    prompt: Sequence[int],
-    answer: Sequence[int],
-    *,
-    member: int = 0,
-    reward: float = 0.0,
-    mask: Sequence[int] | None = None,
-    logprobs: float = -1.5,
-    step: int = 3,
-    finish: str = "stop",
-) -> Trajectory:
-    tokens = np.array([*prompt, *answer], dtype=np.int32)
-    drawn = np.array([0] * len(prompt) + list([1] * len(answer) if mask is None else mask), dtype=np.uint8)
-    columns = {
-        "tokens": tokens,
-        "mask": drawn,
-        "logprobs": (drawn * logprobs).astype(np.float32),
-        "versions": np.where(drawn, WeightVersion(0, step).code, -1).astype(np.int64),
-    }
-    return Trajectory(member, columns, len(prompt), reward, finish)  # type: ignore[arg-type]
-
-
-def batch(groups: Sequence[Sequence[Trajectory]], step: int = 3) -> Batch:
-    return Batch(step, tuple(TrajectoryGroup(i, TaskRef("e", "train", i), tuple(g)) for i, g in enumerate(groups)))
-
-
-def random_batch(
-    rng: np.random.Generator, groups: int = 3, members: int = 4, prompt: int = 5, answer: int = 7, step: int = 3
-) -> Batch:
-    """Lengths and rewards differ; some tokens inside answers are not drawn by the policy."""
-    made = []
-    for _ in range(groups):
-        shared = rng.integers(0, VOCABULARY, int(rng.integers(1, prompt + 1)))
-        group = []
-        for member in range(members):
-            tokens = rng.integers(0, VOCABULARY, int(rng.integers(1, answer + 1)))
-            mask = (rng.random(len(tokens)) < 0.8).astype(int)
-            mask[-1] = 1
-            group.append(
-                trajectory(
-                    shared,
-                    tokens,
-                    member=member,
-                    reward=float(rng.random()),
-                    mask=mask,
-                    logprobs=-float(rng.random()) * 3,
-                    step=step - int(rng.integers(0, 3)),
-                )
-            )
-        made.append(group)
-    return batch(made, step)
-
-
 class Recorder(torch.optim.SGD):
     """Moves nothing; keeps the gradients it was given, by parameter order of the model's groups."""
 
@@ -158,9 +105,9 @@ def tools() -> Any:
 
     class Tools:
         config = staticmethod(make_config)
-        trajectory = staticmethod(trajectory)
-        batch = staticmethod(batch)
-        random_batch = staticmethod(random_batch)
+        trajectory = staticmethod(batches.trajectory)
+        batch = staticmethod(batches.batch)
+        random_batch = staticmethod(batches.random_batch)
         stage = staticmethod(make_stage)
         plain_logp = staticmethod(plain_logp)
         Recorder = Recorder

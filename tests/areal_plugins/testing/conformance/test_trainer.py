@@ -1,0 +1,240 @@
+"""The built-in trainer keeps the rules for trainers, and each rule catches a trainer that breaks it."""
+
+import itertools
+
+import pytest
+import torch
+from attrs import evolve
+
+from areal_core.contexts import OptimizerContext
+from areal_core.data import WeightVersion
+from areal_plugins import TrainerCapabilities, TrainerDescriptor
+from areal_plugins.builtin.trainer import TorchTrainerOptions
+from areal_plugins.builtin.trainer.trainer import TorchTrainer
+from areal_plugins.testing.conformance import TrainerConformance
+from areal_plugins.testing.conformance.running import run
+
+
+class TestTorch(TrainerConformance):
+    @pytest.fixture
+    def component(self):
+        return "trainer/torch"
+
+
+# --- each breaks one promise -----------------------------------------------------------------------
+
+
+class HalfGradient(TorchTrainer):
+    """Divides by the number of groups once too often."""
+
+    def begin_stage(self, stage):
+        rate = stage.optimizer.build
+
+        def build(context: OptimizerContext):
+            made = rate(context)
+            for parameter in (p for group in made.param_groups for p in group["params"] if p.ndim == 1):
+                parameter.register_hook(lambda grad: grad * 1.01)
+            return made
+
+        super().begin_stage(evolve(stage, optimizer=evolve(stage.optimizer, build=build)))
+
+
+class ForgetsTemperature(TorchTrainer):
+    def begin_stage(self, stage):
+        super().begin_stage(evolve(stage, temperature=1.0))
+
+
+class CountsPrompts(TorchTrainer):
+    """Its `tokens` are all of the batch, prompts too."""
+
+    def train(self, batch):
+        return {**super().train(batch), "tokens": float(sum(len(t) for t in batch.trajectories))}
+
+
+class AnyVersion(TorchTrainer):
+    """Its `mismatch` is over tokens of whatever version."""
+
+    def train(self, batch):
+        def alike(t):
+            code = WeightVersion(0, batch.step).code
+            return evolve(t, columns={**t.columns, "versions": t.columns["versions"].clip(min=code)})
+
+        groups = [evolve(g, trajectories=tuple(map(alike, g.trajectories))) for g in batch.groups]
+        return super().train(evolve(batch, groups=tuple(groups)))
+
+
+class AveragesMicroBatches(TorchTrainer):
+    """Divides by the number of micro-batches."""
+
+    def train(self, batch):
+        figures = super().train(batch)
+        return {**figures, "loss": figures["loss"] / (1 + (self._budget < 1 << 20) / 50)}
+
+
+class Distracted(TorchTrainer):
+    """What it does depends on what happened in the process before."""
+
+    made = itertools.count()
+
+    def train(self, batch):
+        return {**super().train(batch), "made": float(next(self.made))}
+
+
+class IgnoresWarmup(TorchTrainer):
+    def begin_stage(self, stage):
+        super().begin_stage(evolve(stage, optimizer=evolve(stage.optimizer, warmup_steps=0)))
+
+
+class NeverClips(TorchTrainer):
+    def begin_stage(self, stage):
+        super().begin_stage(evolve(stage, optimizer=evolve(stage.optimizer, grad_clip=None)))
+
+
+class KeepsOptimizer(TorchTrainer):
+    """The next stage goes on with the optimizer of the last."""
+
+    def begin_stage(self, stage):
+        old = self._stage
+        super().begin_stage(stage)
+        if old is not None:
+            self._stage.learner.optimizer.load_state_dict(old.learner.optimizer.state_dict())
+
+
+class StepsOnNan(TorchTrainer):
+    """Makes the weights of a step that is not finite."""
+
+    def train(self, batch):
+        figures = super().train(batch)
+        if figures["skipped"]:
+            with torch.no_grad():
+                next(iter(self._policy.trainable.values())).mul_(0.5)
+        return figures
+
+
+class HidesSkips(TorchTrainer):
+    def train(self, batch):
+        return {**super().train(batch), "skipped": 0.0}
+
+
+class OwnNames(TorchTrainer):
+    def weights(self):
+        for name, tensor in super().weights():
+            yield (name if "norm" in name else name.replace("q_proj", "query")), tensor
+
+    def save_model(self, directory):
+        super().save_model(directory)
+
+
+class Unordered(TorchTrainer):
+    """The weights that have changed come first."""
+
+    def weights(self):
+        pairs = list(super().weights())
+        return iter(pairs[::-1] if self._stage.batches else pairs)
+
+
+class SavesStart(TorchTrainer):
+    """Saves the model that it began with."""
+
+    def save_model(self, directory):
+        with torch.no_grad():
+            held = {name: p.clone() for name, p in self._policy.trainable.items()}
+            for p in self._policy.trainable.values():
+                p.mul_(0.99)
+            super().save_model(directory)
+            for name, p in self._policy.trainable.items():
+                p.copy_(held[name])
+
+
+class ForgetsMoments(TorchTrainer):
+    """A resume has the weights, and an optimizer that knows nothing."""
+
+    def load_state(self, directory):
+        fresh = {**self._stage.learner.optimizer.state_dict(), "state": {}}
+        super().load_state(directory)
+        self._stage.learner.optimizer.load_state_dict(fresh)
+
+
+class BareWeights(TorchTrainer):
+    """Leaves the adapters' part out."""
+
+    def weights(self):
+        for name, tensor in super().weights():
+            if self._context.lora is None:
+                yield name, tensor
+            else:
+                yield name, dict(self._policy.model.named_parameters()).get(_wrapped(name), tensor).detach()
+
+
+def _wrapped(name):
+    return name.replace(".weight", ".base_layer.weight")
+
+
+class MovingReference(TorchTrainer):
+    """The reference is the policy of now."""
+
+    def begin_stage(self, stage):
+        super().begin_stage(evolve(stage, reference_every=1))
+
+
+class RestingCritic(TorchTrainer):
+    """Its critic learns nothing."""
+
+    def train(self, batch):
+        if self._critic is not None:
+            for p in self._critic.trainable.values():
+                p.requires_grad_(True).register_hook(torch.zeros_like)
+        return super().train(batch)
+
+
+BREAKS = {
+    HalfGradient: {"test_loss_and_gradient_are_the_references"},
+    ForgetsTemperature: {"test_loss_and_gradient_are_the_references"},
+    CountsPrompts: {"test_figures_are_those_of_the_step"},
+    AnyVersion: {"test_figures_are_those_of_the_step"},
+    AveragesMicroBatches: {"test_micro_batches_do_not_matter"},
+    Distracted: {"test_equal_steps_are_equal"},
+    IgnoresWarmup: {"test_learning_rate_is_the_one_applied"},
+    NeverClips: {"test_gradients_are_clipped"},
+    KeepsOptimizer: {"test_a_stage_begins_afresh"},
+    StepsOnNan: {"test_a_step_that_is_not_finite_changes_nothing"},
+    HidesSkips: {"test_a_step_that_is_not_finite_changes_nothing"},
+    OwnNames: {"test_weights_are_named_as_the_checkpoint_names_them"},
+    Unordered: {"test_weights_have_a_stable_order"},
+    SavesStart: {"test_a_saved_model_loads_and_is_the_same"},
+    ForgetsMoments: {"test_a_resumed_trainer_goes_on_exactly"},
+    BareWeights: {"test_adapters_are_merged"},
+    MovingReference: {"test_reference_is_the_policy_at_the_stages_start"},
+    RestingCritic: {"test_critic_is_trained"},
+}
+RULES = [name for name in vars(TrainerConformance) if name.startswith("test_")]
+
+
+def broken(kind):
+    return TrainerDescriptor(
+        name="broken",
+        summary="Breaks one promise",
+        factory=f"{__name__}:{kind.__name__}",
+        options=TorchTrainerOptions,
+        capabilities=TrainerCapabilities(lora=True, reference=True, critic=True),
+    )
+
+
+def test_every_rule_is_broken_by_some_trainer():
+    assert set.union(*BREAKS.values()) == set(RULES)
+
+
+@pytest.mark.parametrize("kind", BREAKS, ids=lambda kind: kind.__name__)
+def test_a_trainer_that_breaks_a_promise_fails_its_rule_alone(kind):
+    failed = {r.test: r.cause for r in run(TrainerConformance, broken(kind), only=RULES) if r.outcome == "failed"}
+    assert set(failed) == BREAKS[kind], failed
+
+
+def test_what_a_trainer_does_not_declare_is_skipped():
+    plain = evolve(broken(TorchTrainer), capabilities=TrainerCapabilities())
+    skipped = [r.test for r in run(TrainerConformance, plain, only=RULES) if r.outcome == "skipped"]
+    assert skipped == [
+        "test_adapters_are_merged",
+        "test_reference_is_the_policy_at_the_stages_start",
+        "test_critic_is_trained",
+    ]
