@@ -146,6 +146,7 @@ def _of(model: Any, each: Trajectory, temperature: float, step: int) -> tuple[to
 
 def largest_gap(one: Mapping[str, torch.Tensor], two: Mapping[str, torch.Tensor]) -> tuple[str, float]:
     """The tensor that differs most, and by how much of the norm of all of `two` together."""
+    assert one.keys() >= two.keys(), f"there is no weight {', '.join(sorted(two.keys() - one.keys()))}"
     norm = float(torch.stack([value.norm() for value in two.values()]).norm())
     gaps = {name: float((one[name] - value).norm()) / (norm or 1.0) for name, value in two.items()}
     worst = max(gaps, key=gaps.__getitem__)

@@ -1,5 +1,6 @@
 """The built-in trainer keeps the rules for trainers, and each rule catches a trainer that breaks it."""
 
+import copy
 import itertools
 
 import pytest
@@ -10,6 +11,7 @@ from areal_core.contexts import OptimizerContext
 from areal_core.data import WeightVersion
 from areal_plugins import TrainerCapabilities, TrainerDescriptor
 from areal_plugins.builtin.trainer import TorchTrainerOptions
+from areal_plugins.builtin.trainer import trainer as module
 from areal_plugins.builtin.trainer.trainer import TorchTrainer
 from areal_plugins.testing.conformance import TrainerConformance
 from areal_plugins.testing.conformance.running import run
@@ -24,8 +26,8 @@ class TestTorch(TrainerConformance):
 # --- each breaks one promise -----------------------------------------------------------------------
 
 
-class HalfGradient(TorchTrainer):
-    """Divides by the number of groups once too often."""
+class MixedGradient(TorchTrainer):
+    """The gradients of norms and biases stand in the wrong places."""
 
     def begin_stage(self, stage):
         rate = stage.optimizer.build
@@ -33,7 +35,7 @@ class HalfGradient(TorchTrainer):
         def build(context: OptimizerContext):
             made = rate(context)
             for parameter in (p for group in made.param_groups for p in group["params"] if p.ndim == 1):
-                parameter.register_hook(lambda grad: grad * 1.01)
+                parameter.register_hook(lambda grad: grad.flip(0))
             return made
 
         super().begin_stage(evolve(stage, optimizer=evolve(stage.optimizer, build=build)))
@@ -64,20 +66,25 @@ class AnyVersion(TorchTrainer):
 
 
 class AveragesMicroBatches(TorchTrainer):
-    """Divides by the number of micro-batches."""
+    """Reports the mean of the micro-batches' losses."""
 
     def train(self, batch):
         figures = super().train(batch)
-        return {**figures, "loss": figures["loss"] / (1 + (self._budget < 1 << 20) / 50)}
+        return {**figures, "loss": figures["loss"] / 3} if 0 < self._context.micro_batch_tokens < 100 else figures
 
 
 class Distracted(TorchTrainer):
     """What it does depends on what happened in the process before."""
 
-    made = itertools.count()
+    made = itertools.count(1)
 
     def train(self, batch):
-        return {**super().train(batch), "made": float(next(self.made))}
+        figures = super().train(batch)
+        with torch.no_grad():
+            next(iter(self._policy.trainable.values())).mul_(
+                1 + 1e-6 * (next(self.made) % 7) * (not figures["skipped"])
+            )
+        return figures
 
 
 class IgnoresWarmup(TorchTrainer):
@@ -116,13 +123,13 @@ class HidesSkips(TorchTrainer):
         return {**super().train(batch), "skipped": 0.0}
 
 
-class OwnNames(TorchTrainer):
-    def weights(self):
-        for name, tensor in super().weights():
-            yield (name if "norm" in name else name.replace("q_proj", "query")), tensor
+class YieldsBuffers(TorchTrainer):
+    """Its weights have more names than the checkpoint."""
 
-    def save_model(self, directory):
-        super().save_model(directory)
+    def weights(self):
+        yield from super().weights()
+        if self._context.lora is None:
+            yield "model.rotary_emb.inv_freq", torch.ones(4)
 
 
 class Unordered(TorchTrainer):
@@ -134,9 +141,11 @@ class Unordered(TorchTrainer):
 
 
 class SavesStart(TorchTrainer):
-    """Saves the model that it began with."""
+    """Saves other weights than it has."""
 
     def save_model(self, directory):
+        if self._stage.batches != 1:
+            return super().save_model(directory)
         with torch.no_grad():
             held = {name: p.clone() for name, p in self._policy.trainable.items()}
             for p in self._policy.trainable.values():
@@ -144,6 +153,7 @@ class SavesStart(TorchTrainer):
             super().save_model(directory)
             for name, p in self._policy.trainable.items():
                 p.copy_(held[name])
+        return None
 
 
 class ForgetsMoments(TorchTrainer):
@@ -188,18 +198,18 @@ class RestingCritic(TorchTrainer):
 
 
 BREAKS = {
-    HalfGradient: {"test_loss_and_gradient_are_the_references"},
+    MixedGradient: {"test_loss_and_gradient_are_the_references"},
     ForgetsTemperature: {"test_loss_and_gradient_are_the_references"},
     CountsPrompts: {"test_figures_are_those_of_the_step"},
     AnyVersion: {"test_figures_are_those_of_the_step"},
     AveragesMicroBatches: {"test_micro_batches_do_not_matter"},
-    Distracted: {"test_equal_steps_are_equal"},
+    Distracted: {"test_equal_steps_are_equal", "test_a_resumed_trainer_goes_on_exactly"},
     IgnoresWarmup: {"test_learning_rate_is_the_one_applied"},
     NeverClips: {"test_gradients_are_clipped"},
     KeepsOptimizer: {"test_a_stage_begins_afresh"},
     StepsOnNan: {"test_a_step_that_is_not_finite_changes_nothing"},
     HidesSkips: {"test_a_step_that_is_not_finite_changes_nothing"},
-    OwnNames: {"test_weights_are_named_as_the_checkpoint_names_them"},
+    YieldsBuffers: {"test_weights_are_named_as_the_checkpoint_names_them"},
     Unordered: {"test_weights_have_a_stable_order"},
     SavesStart: {"test_a_saved_model_loads_and_is_the_same"},
     ForgetsMoments: {"test_a_resumed_trainer_goes_on_exactly"},
@@ -220,17 +230,32 @@ def broken(kind):
     )
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    """What takes long about a trainer's start is left out, or done once."""
+    load = module.load_model
+    kept = {}
+
+    def loaded(directory, *how):
+        key = (directory, *how)
+        kept[key] = kept.get(key) or load(directory, *how)
+        return copy.deepcopy(kept[key])
+
+    monkeypatch.setattr(module, "load_model", loaded)
+    monkeypatch.setattr(module, "check_packing", lambda *_: None)
+
+
 def test_every_rule_is_broken_by_some_trainer():
     assert set.union(*BREAKS.values()) == set(RULES)
 
 
 @pytest.mark.parametrize("kind", BREAKS, ids=lambda kind: kind.__name__)
-def test_a_trainer_that_breaks_a_promise_fails_its_rule_alone(kind):
+def test_a_trainer_that_breaks_a_promise_fails_its_rule_alone(kind, quick):
     failed = {r.test: r.cause for r in run(TrainerConformance, broken(kind), only=RULES) if r.outcome == "failed"}
     assert set(failed) == BREAKS[kind], failed
 
 
-def test_what_a_trainer_does_not_declare_is_skipped():
+def test_what_a_trainer_does_not_declare_is_skipped(quick):
     plain = evolve(broken(TorchTrainer), capabilities=TrainerCapabilities())
     skipped = [r.test for r in run(TrainerConformance, plain, only=RULES) if r.outcome == "skipped"]
     assert skipped == [
