@@ -7,7 +7,6 @@ import pytest
 import torch
 from attrs import evolve
 
-from areal_core.contexts import OptimizerContext
 from areal_core.data import WeightVersion
 from areal_plugins import TrainerCapabilities, TrainerDescriptor
 from areal_plugins.builtin.trainer import TorchTrainerOptions
@@ -29,16 +28,11 @@ class TestTorch(TrainerConformance):
 class MixedGradient(TorchTrainer):
     """The gradients of norms and biases stand in the wrong places."""
 
-    def begin_stage(self, stage):
-        rate = stage.optimizer.build
-
-        def build(context: OptimizerContext):
-            made = rate(context)
-            for parameter in (p for group in made.param_groups for p in group["params"] if p.ndim == 1):
+    def __init__(self, options, context):
+        super().__init__(options, context)
+        for parameter in self._policy.trainable.values():
+            if parameter.ndim == 1:
                 parameter.register_hook(lambda grad: grad.flip(0))
-            return made
-
-        super().begin_stage(evolve(stage, optimizer=evolve(stage.optimizer, build=build)))
 
 
 class ForgetsTemperature(TorchTrainer):
@@ -81,9 +75,8 @@ class Distracted(TorchTrainer):
     def train(self, batch):
         figures = super().train(batch)
         with torch.no_grad():
-            next(iter(self._policy.trainable.values())).mul_(
-                1 + 1e-6 * (next(self.made) % 7) * (not figures["skipped"])
-            )
+            if not figures["skipped"]:
+                list(self._policy.trainable.values())[-1].mul_(1 + 1.2e-7 * (next(self.made) % 2))
         return figures
 
 
