@@ -16,20 +16,29 @@ from areal_plugins.cli import dumped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`plugins [list|show NAME] [--json]`."""
-    commands = parser.add_subparsers(dest="action", metavar="list|show")
+    """`plugins [list|show NAME|check NAME] [--json]`."""
+    commands = parser.add_subparsers(dest="action", metavar="list|show|check")
     listing = commands.add_parser("list", help="every plugin, its state and its components")
     show = commands.add_parser("show", help="one component or plugin: options, capabilities, origin")
     show.add_argument("name", help="a component (`torch`, or `engine/torch` to be exact) or a plugin")
-    for command in (listing, show):
+    check = commands.add_parser("check", help="prove that a component, or all of a plugin's, keeps its protocol")
+    check.add_argument("name", help="a component (`engine/torch`), or a plugin for all of its components")
+    check.add_argument(
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the component, read as YAML"
+    )
+    for command in (listing, show, check):
         command.add_argument("--json", action="store_true", help="machine-readable output")
         command.add_argument("--plugin", action="append", default=[], metavar="FILE", help="also load this plugin file")
     parser.set_defaults(action="list", json=False, plugin=[])
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print; exit code 2 when `show` finds nothing, 0 else."""
+    """Print; exit code 2 when nothing has the name, 1 when `check` finds a rule that is broken, 0 else."""
     manager = Manager.discover(args.plugin)
+    if args.action == "check":
+        from areal_plugins.cli import conform  # brings the conformance kit
+
+        return conform.main(manager, args)
     if args.action == "show":
         return _show(manager, args.name, args.json)
     print(dumped(_inventory(manager)) if args.json else "\n".join(_listing(manager)))

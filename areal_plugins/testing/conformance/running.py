@@ -37,9 +37,14 @@ class Result:
 
     @property
     def rule(self) -> str:
-        """As a sentence: `test_seed_fixes_draws[x]` is `seed fixes draws [x]`."""
-        sentence = self.test.removeprefix("test_").replace("_", " ")
-        return f"{sentence} [{self.parameters}]" if self.parameters else sentence
+        """As a sentence."""
+        return rule_name(f"{self.test}[{self.parameters}" if self.parameters else self.test)
+
+
+def rule_name(test: str) -> str:
+    """A test's name as a sentence: `test_seed_fixes_draws[x]` is `seed fixes draws [x]`."""
+    name, _, parameters = test.removeprefix("test_").rstrip("]").partition("[")
+    return name.replace("_", " ") + (f" [{parameters}]" if parameters else "")
 
 
 def run(kind: type[Conformance], component: str | Component[Any] | Case, only: Sequence[str] = ()) -> list[Result]:
@@ -53,6 +58,8 @@ def run_class(kind: type[Conformance], only: Sequence[str] = ()) -> list[Result]
     with _file(kind) as file:
         where = ["-c", str(file.with_name("pytest.ini")), "--rootdir", str(file.parent)]
         code = pytest.main([*_OPTIONS, *where, f"--basetemp={file.parent / 'work'}", str(file)], plugins=[recorder])
+    if code == pytest.ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"pytest could not run the rules ({code!r}): {'; '.join(recorder.problems)}")
     return list(recorder.results.values())
