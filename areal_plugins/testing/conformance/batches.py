@@ -23,7 +23,7 @@ def trajectory(
     """One rollout, all of whose drawn tokens have one log-probability and the version of `step`."""
     tokens = np.array([*prompt, *answer], dtype=np.int32)
     drawn = np.array([0] * len(prompt) + list([1] * len(answer) if mask is None else mask), dtype=np.uint8)
-    columns = {
+    columns: dict[str, np.ndarray] = {
         "tokens": tokens,
         "mask": drawn,
         "logprobs": (drawn * logprobs).astype(np.float32),

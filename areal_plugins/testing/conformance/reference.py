@@ -52,7 +52,7 @@ class Reference:
         """The token that ends an answer."""
         return int(self.model.config.eos_token_id)
 
-    def logits(self, prompt: Sequence[int], answer: Sequence[int]) -> np.ndarray:
+    def logits(self, prompt: Sequence[int], answer: Sequence[int] | np.ndarray) -> np.ndarray:
         """[T, V] float64: what one forward pass over everything predicts each token of `answer` from."""
         tokens = torch.tensor([[*map(int, prompt), *map(int, answer)]])
         with torch.no_grad():
@@ -84,7 +84,7 @@ def reference(seed: int) -> Reference:
 
 def load(directory: Path) -> Any:
     """The model as transformers loads it, in float64 and without anything clever."""
-    model = AutoModelForCausalLM.from_pretrained(directory, attn_implementation="eager")
+    model: Any = AutoModelForCausalLM.from_pretrained(directory, attn_implementation="eager")
     return model.double().eval()
 
 

@@ -244,7 +244,8 @@ class TrainerConformance(Conformance):
     def saved(self, trainer: Trainer, model: Reference, directory: Path) -> None:
         """What the trainer saves loads whole, and has the logits of what it yields."""
         trainer.save_model(directory)
-        _, report = AutoModelForCausalLM.from_pretrained(directory, output_loading_info=True)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(directory, output_loading_info=True)
+        _, report = loaded
         lacking = report["missing_keys"] or report["unexpected_keys"]
         assert not lacking, f"transformers misses, or does not know, {', '.join(map(str, lacking))}"
         again, plain = load(directory), load(model.directory)

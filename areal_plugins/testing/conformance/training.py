@@ -121,7 +121,7 @@ def plain_step(reference: Reference, batch: Batch, temperature: float = 1.0) -> 
     """The step by the formula: one trajectory at a time, all logits, nothing clever."""
     model = copy.deepcopy(reference.model)
     trajectories = batch.trajectories
-    mean, count = np.mean([t.reward for t in trajectories]), sum(t.trained_units for t in trajectories)
+    mean, count = float(np.mean([t.reward for t in trajectories])), sum(t.trained_units for t in trajectories)
     loss, gaps = torch.zeros((), dtype=torch.float64), []
     for each in trajectories:
         logp, behaviour, current = _of(model, each, temperature, batch.step)
