@@ -54,11 +54,8 @@ class Reference:
 
     def logits(self, prompt: Sequence[int], answer: Sequence[int] | np.ndarray) -> np.ndarray:
         """[T, V] float64: what one forward pass over everything predicts each token of `answer` from."""
-        tokens = torch.tensor([[*map(int, prompt), *map(int, answer)]])
-        with torch.no_grad():
-            logits = self.model(tokens, use_cache=False).logits[0, len(prompt) - 1 : -1]
-        found: np.ndarray = logits.numpy()
-        return found
+        tokens = (*map(int, prompt), *map(int, answer))
+        return _logits(self, tokens)[len(prompt) - 1 : -1].copy()
 
     def greedy(self, prompt: Sequence[int], length: int) -> list[int]:
         """The likeliest token again and again, through the end of an answer."""
@@ -80,6 +77,13 @@ def reference(seed: int) -> Reference:
     source = TinySource(_OPTIONS, ModelContext(cache=work, work=work, seed=seed))
     directory = source.materialize()
     return Reference(directory, load(directory), source.tokenizer(directory))
+
+
+@cache
+def _logits(of: Reference, tokens: tuple[int, ...]) -> np.ndarray:
+    with torch.no_grad():
+        found: np.ndarray = of.model(torch.tensor([tokens]), use_cache=False).logits[0].numpy()
+    return found
 
 
 def load(directory: Path) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,7 @@ class Step:
         return float(torch.stack([g.norm() for g in self.gradient.values()]).norm())
 
 
+@cache
 def plain_step(reference: Reference, batch: Batch, temperature: float = 1.0) -> Step:
     """The step by the formula: one trajectory at a time, all logits, nothing clever."""
     model = copy.deepcopy(reference.model)
