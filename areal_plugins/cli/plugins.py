@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from typing import Any
+from pathlib import Path
 
-import attrs
-
-from areal_core.descriptors import KINDS, Component
-from areal_core.errors import PluginError
-from areal_core.manager import Manager, PluginRecord, Registered, State
+from areal_core.descriptors import KINDS
+from areal_core.manager import Manager, Registered, State
 from areal_core.requirements import pip_line, unmet_requirements
 from areal_plugins.cli import dumped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`plugins [list|show NAME|check NAME] [--json]`."""
-    commands = parser.add_subparsers(dest="action", metavar="list|show|check")
+    """`plugins [list|show NAME|check NAME|new NAME --kind K] [--json]`."""
+    commands = parser.add_subparsers(dest="action", metavar="list|show|check|new")
     listing = commands.add_parser("list", help="every plugin, its state and its components")
     show = commands.add_parser("show", help="one component or plugin: options, capabilities, origin")
     show.add_argument("name", help="a component (`torch`, or `engine/torch` to be exact) or a plugin")
@@ -26,7 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the component, read as YAML"
     )
-    for command in (listing, show, check):
+    new = commands.add_parser("new", help="write a plugin project that can be installed and passes its tests")
+    new.add_argument("name", help="the component's name, such as word-count")
+    new.add_argument("--kind", required=True, help=f"one of {', '.join(KINDS)}")
+    new.add_argument("--dir", type=Path, default=Path(), metavar="DIR", help="write it below DIR; here by default")
+    for command in (listing, show, check, new):
         command.add_argument("--json", action="store_true", help="machine-readable output")
         command.add_argument("--plugin", action="append", default=[], metavar="FILE", help="also load this plugin file")
     parser.set_defaults(action="list", json=False, plugin=[])
@@ -39,77 +40,37 @@ def main(args: argparse.Namespace) -> int:
         from areal_plugins.cli import conform  # brings the conformance kit
 
         return conform.main(manager, args)
+    if args.action == "new":
+        return _new(manager, args)
     if args.action == "show":
-        return _show(manager, args.name, args.json)
-    print(dumped(_inventory(manager)) if args.json else "\n".join(_listing(manager)))
+        from areal_plugins.cli.show import show  # the list needs none of it
+
+        print(show(manager, args.name, args.json))
+    elif args.json:
+        from areal_plugins.cli.inventory import inventory
+
+        print(dumped(inventory(manager)))
+    else:
+        print("\n".join(_listing(manager)))
     return 0
 
 
-def _inventory(manager: Manager) -> dict[str, Any]:
-    return {
-        "plugins": [_plugin_data(plugin) for plugin in manager.plugins],
-        "components": [_component_data(entry) for entry in manager.components()],
-        "conflicts": manager.conflicts,
-    }
+def _new(manager: Manager, args: argparse.Namespace) -> int:
+    from areal_plugins.scaffold import checked, write  # the other commands need no templates
 
-
-def _plugin_data(plugin: PluginRecord) -> dict[str, Any]:
-    return {
-        "name": plugin.name,
-        "state": plugin.state.value,
-        "distribution": plugin.distribution,
-        "version": plugin.version,
-        "entry": plugin.entry,
-        "cause": plugin.cause,
-        "way_out": plugin.way_out,
-        "warnings": list(plugin.warnings),
-        "components": [f"{component.kind}/{component.name}" for component in plugin.components],
-    }
-
-
-def _component_data(entry: Registered) -> dict[str, Any]:
-    descriptor = entry.descriptor
-    unmet = unmet_requirements(descriptor.requires)
-    return {
-        "kind": descriptor.kind,
-        "name": descriptor.name,
-        "summary": descriptor.summary,
-        "plugin": entry.plugin.name,
-        "distribution": entry.plugin.distribution,
-        "version": entry.plugin.version,
-        "state": (State.NOT_INSTALLED if unmet else State.READY).value,
-        "cause": "; ".join(unmet),
-        "way_out": pip_line(descriptor.requires) if unmet else "",
-        "api_version": descriptor.api_version,
-        "requires": list(descriptor.requires),
-        "platforms": list(descriptor.platforms),
-        "capabilities": attrs.asdict(descriptor.capabilities),
-        "options": list(_options(descriptor)),
-    }
-
-
-def _options(descriptor: Component[Any]) -> Iterable[dict[str, Any]]:
-    attrs.resolve_types(descriptor.options)
-    for option in attrs.fields(descriptor.options):
-        yield {
-            "name": option.name,
-            "type": _type_name(option.type),
-            "default": _default(option.default),
-            "required": option.default is attrs.NOTHING,
-            "doc": option.metadata.get("doc", ""),
-        }
-
-
-def _type_name(annotation: Any) -> str:
-    return annotation.__name__ if type(annotation) is type else str(annotation).replace("typing.", "")
-
-
-def _default(value: Any) -> Any:
-    if value is attrs.NOTHING:
-        return None
-    if isinstance(value, attrs.Factory):  # type: ignore[arg-type]
-        value = value.factory()
-    return value if isinstance(value, str | int | float | bool | None) else repr(value)
+    names = checked(args.kind, args.name, manager)
+    files = write(names, args.dir)
+    folder = args.dir / names.distribution
+    if args.json:
+        data = {**names.values(), "directory": str(folder), "files": [str(f.relative_to(folder)) for f in files]}
+        print(dumped(data))
+        return 0
+    shown = [f"  {file}" for file in files]
+    steps = [f"cd {folder}", 'pip install -e ".[test]"', "pytest", "areal-plugins run example.yaml"]
+    print(
+        "\n".join([f"{names.kind}/{names.name} as {names.distribution}:", *shown, "next:", *(f"  {s}" for s in steps)])
+    )
+    return 0
 
 
 def _listing(manager: Manager) -> Iterable[str]:
@@ -133,65 +94,3 @@ def _rows(entries: Iterable[Registered]) -> Iterable[str]:
         lack = unmet_requirements(descriptor.requires)
         state = f"  [{State.NOT_INSTALLED.value}: {'; '.join(lack)}; {pip_line(descriptor.requires)}]" if lack else ""
         yield f"  {descriptor.name:<16} {descriptor.summary}{state}"
-
-
-def _show(manager: Manager, name: str, as_json: bool) -> int:
-    plugins = [plugin for plugin in manager.plugins if plugin.name == name]
-    wanted = [
-        e for e in manager.components() if name in (e.descriptor.name, f"{e.descriptor.kind}/{e.descriptor.name}")
-    ]
-    if not plugins and not wanted:
-        raise _unknown(manager, name)
-    if as_json:
-        data = {"plugins": [_plugin_data(p) for p in plugins], "components": [_component_data(e) for e in wanted]}
-        print(dumped(data))
-        return 0
-    blocks = [*(_plugin_text(plugin) for plugin in plugins), *(_component_text(entry) for entry in wanted)]
-    print("\n\n".join(blocks))
-    return 0
-
-
-def _address(entry: Registered) -> str:
-    return f"{entry.descriptor.kind}/{entry.descriptor.name}"
-
-
-def _unknown(manager: Manager, name: str) -> PluginError:
-    kind, _, bare = name.rpartition("/")
-    for of in [kind] if kind in KINDS else list(KINDS):
-        missing = manager.missing(of, bare)
-        if missing.state is not None:
-            return PluginError(name, missing.message, missing.way_out)
-    kinds = [kind] if kind in KINDS else list(KINDS)
-    near = [hint for of in kinds if (hint := manager.suggestion(of, bare)).startswith("did you mean")]
-    return PluginError(
-        name, "no component or plugin has this name", near[0] if near else "see areal-plugins plugins list"
-    )
-
-
-def _plugin_text(plugin: PluginRecord) -> str:
-    lines = [
-        f"plugin {plugin.name}",
-        f"  from        {plugin.origin} ({plugin.entry})",
-        f"  state       {plugin.state.value}",
-    ]
-    lines += [f"  cause       {plugin.cause}"] if plugin.cause else []
-    lines += [f"  way out     {plugin.way_out}"] if plugin.way_out else []
-    lines += [f"  component   {component.kind}/{component.name}" for component in plugin.components]
-    return "\n".join(lines)
-
-
-def _component_text(entry: Registered) -> str:
-    data = _component_data(entry)
-    lines = [f"{data['kind']}/{data['name']}: {data['summary']}", f"  from          {entry.plugin.origin}"]
-    lines.append(
-        f"  state         {data['state']}" + (f": {data['cause']} -> {data['way_out']}" if data["cause"] else "")
-    )
-    lines.append(f"  API version   {data['api_version']}")
-    lines += [f"  requires      {', '.join(data['requires'])}"] if data["requires"] else []
-    lines.append(f"  platforms     {', '.join(data['platforms']) or 'any'}")
-    lines += [f"  {name:<13} {value}" for name, value in data["capabilities"].items()]
-    lines.append("  options" if data["options"] else "  no options")
-    for option in data["options"]:
-        default = "required" if option["required"] else f"default {option['default']}"
-        lines.append(f"    {option['name']}: {option['type']} ({default})  {option['doc']}")
-    return "\n".join(lines)

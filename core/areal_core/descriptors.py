@@ -83,7 +83,7 @@ class Component(Generic[C]):
             found: type[Any] = getattr(import_module(module), attribute)
         except Exception as error:  # a plugin's code
             problem = f"its options {self._options!r} cannot be imported: {type(error).__name__}: {error}"
-            raise PluginError(f"{self.kind}/{self.name}", problem) from error
+            raise PluginError(f"{self.kind}/{self.name}", problem, f"see python -c 'import {module}'") from error
         return found
 
 

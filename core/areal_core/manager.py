@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -217,15 +218,16 @@ def _judge(source: _Source) -> PluginRecord:
     before = set(sys.modules)
     try:
         module = source.load()
-        components = tuple(_collect(module))
+        hooks, deprecated = _registered(module)
+        components = tuple(_collect(hooks))
     except _Rejected as error:
         way_out = f"install a version of {source.distribution or source.entry} for plugin API {API_VERSION}"
         return source.record(State.API_MISMATCH, cause=str(error), way_out=way_out)
     except (Exception, SystemExit) as error:
         return source.record(State.IMPORT_FAILED, cause=_root_cause(error), way_out=_retry(source))
     heavy = sorted(set(HEAVY) & (set(sys.modules) - before))
-    warnings = (f"imports {', '.join(heavy)} when it is loaded",) if heavy else ()
-    record = source.record(State.READY, components=components, warnings=warnings, module=module)
+    told = (*deprecated, *([f"imports {', '.join(heavy)} when it is loaded"] if heavy else []))
+    record = source.record(State.READY, components=components, warnings=told, module=module)
     return _without_requirements(record)
 
 
@@ -244,13 +246,20 @@ def _hooks() -> pluggy.PluginManager:
     return manager
 
 
-def _collect(module: Any) -> Iterator[Component[Any]]:
+def _registered(module: Any) -> tuple[pluggy.PluginManager, tuple[str, ...]]:
+    """The module's hooks, and what pluggy says of those that are deprecated (`warn_on_impl` of a hook spec)."""
     manager = _hooks()
     try:
-        manager.register(module)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            manager.register(module)
         manager.check_pending()
     except pluggy.PluginValidationError as error:
         raise _Rejected(_hook_problem(module, str(error))) from error
+    return manager, tuple(str(warning.message) for warning in told)
+
+
+def _collect(manager: pluggy.PluginManager) -> Iterator[Component[Any]]:
     for kind, hook in COMPONENT_HOOKS.items():
         for returned in getattr(manager.hook, hook)():
             yield from _checked(kind, hook, returned)

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from areal_core import installed
+from areal_core import hookspecs, installed
 from areal_core import manager as managing
 from areal_core.descriptors import EngineDescriptor, RewardDescriptor
 from areal_core.errors import PluginError
@@ -145,6 +145,15 @@ def test_a_heavy_import_at_load_is_a_warning(discover, monkeypatch):
     record = discover(_entry("heavy", load)).plugins[0]
     assert record.state is State.READY
     assert record.warnings == ("imports vllm when it is loaded",)
+
+
+def test_a_deprecated_hook_goes_on_working_and_whoever_has_it_is_told(discover, monkeypatch):
+    warning = DeprecationWarning("areal_rewards is deprecated: areal_judges takes its place")
+    deprecated = hookspecs.hookspec(warn_on_impl=warning)(lambda: None)
+    monkeypatch.setattr(hookspecs, "areal_rewards", deprecated)
+    manager = discover(ready("good", reward()))
+    assert manager.plugins[0].warnings == (str(warning),)
+    assert manager.find("reward", "mine") is not None
 
 
 def test_a_known_component_that_is_not_installed_names_its_distribution(discover):
