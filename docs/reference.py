@@ -1,18 +1,23 @@
-"""Writes the tables of `docs/spec.md` from the code they describe: `python docs/reference.py`."""
+"""Writes the tables of `docs/spec.md` and `docs/plugins.md` from the code they describe: `python docs/reference.py`."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from attrs import NOTHING, Factory, fields, has
 
+from areal_core import contexts, hookspecs, protocols
+from areal_core.descriptors import KINDS
+from areal_core.hookspecs import COMPONENT_HOOKS
 from areal_core.spec import forms, model
 from areal_core.spec.sections import PRIVATE
 
-PAGE = Path(__file__).with_name("spec.md")
+PAGES = [Path(__file__).with_name(name) for name in ("spec.md", "plugins.md")]
+OBSERVERS = [name for name in vars(hookspecs) if name.startswith("areal_") and name not in COMPONENT_HOOKS.values()]
 BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
@@ -27,7 +32,13 @@ def tables(page: str) -> str:
 
 
 def table(name: str) -> Iterator[str]:
-    """The rows of a class's keys."""
+    """The rows of a class's keys, of the hooks, or of what a kind of component is."""
+    if name in ("hooks", "observers"):
+        yield from hooks(name)
+        return
+    if name.startswith("kind_"):
+        yield from kind(name.removeprefix("kind_"))
+        return
     cls = getattr(model, name)
     yield from ("| key | value | default | meaning |", "|---|---|---|---|")
     for f in fields(cls):
@@ -48,7 +59,7 @@ def default(f: Any) -> str:
     if value is NOTHING or has(type(value)):
         return "-"
     if isinstance(value, tuple):
-        return f"`[{', '.join(item.type for item in value)}]`"
+        return f"`[{', '.join(getattr(item, 'type', item) for item in value)}]`"
     spelled = {None: "null", True: "true", False: "false"}
     return f"`{spelled[value] if value is None or isinstance(value, bool) else value}`"
 
@@ -58,5 +69,67 @@ def escaped(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def hooks(which: str) -> Iterator[str]:
+    """The hooks that return components, or those that observe a run, as `hookspecs.py` has them."""
+    if which == "hooks":
+        yield from ("| hook | returns | what they are |", "|---|---|---|")
+        for of, name in COMPONENT_HOOKS.items():
+            hook = getattr(hookspecs, name)
+            yield f"| `{name}()` | `Iterable[{KINDS[of].__name__}]` | {sentence(hook)} |"
+        return
+    yield from ("| hook | called when |", "|---|---|")
+    for name in OBSERVERS:
+        hook = getattr(hookspecs, name)
+        yield f"| `{name}{signature(hook)}` | {sentence(hook)} |"
+
+
+def kind(name: str) -> Iterator[str]:
+    """What a kind's descriptor, factory and live component are."""
+    descriptor = KINDS[name]
+    call = re.search(r"Factory: `\(options, (\w+)\) -> ([\w.]+)`", descriptor.__doc__ or "")
+    assert call is not None, f"{descriptor.__name__} does not say what its factory is called with"
+    context, made = call[1], call[2].removeprefix("protocols.")
+    yield from ("| | |", "|---|---|")
+    yield f"| hook | `{COMPONENT_HOOKS[name]}` |"
+    yield f"| descriptor | `{descriptor.__name__}` |"
+    yield f"| factory | `(options, {context}) -> {made}` |"
+    if hasattr(contexts, context):
+        cls = getattr(contexts, context)
+        yield f"| context | {', '.join(f'`{f.name}`' for f in fields(cls))}. {escaped(flat(cls.__doc__))} |"
+    capabilities = type(descriptor.default_capabilities)
+    defaults = ", ".join(f"`{f.name}`: {default(f)}" for f in fields(capabilities))
+    yield f"| capabilities | {defaults}. {escaped(flat(capabilities.__doc__))} |"
+    yield f"| conformance | `{name.capitalize()}Conformance` |"
+    if hasattr(protocols, made):
+        yield from ("", f"| `{made}` | what it must do |", "|---|---|")
+        yield from methods(getattr(protocols, made))
+
+
+def methods(cls: Any) -> Iterator[str]:
+    """A protocol's methods."""
+    for name, method in vars(cls).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            start = "async " if inspect.iscoroutinefunction(method) else ""
+            yield f"| `{start}{name}{escaped(signature(method))}` | {escaped(flat(method.__doc__))} |"
+
+
+def signature(function: Callable[..., Any]) -> str:
+    """Arguments and result as the source spells them, without `self`."""
+    found = inspect.signature(function)
+    arguments = [f"{p.name}: {p.annotation}" for p in found.parameters.values() if p.name != "self"]
+    return f"({', '.join(arguments)})" + (f" -> {found.return_annotation}" if found.return_annotation != "None" else "")
+
+
+def sentence(thing: Any) -> str:
+    """A docstring in one line."""
+    return escaped(flat(thing.__doc__))
+
+
+def flat(text: str | None) -> str:
+    """A docstring's words, paragraphs and all, in one line."""
+    return " ".join((text or "").split())
+
+
 if __name__ == "__main__":
-    PAGE.write_text(tables(PAGE.read_text()))
+    for path in PAGES:
+        path.write_text(tables(path.read_text()))
