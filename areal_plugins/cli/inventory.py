@@ -73,8 +73,9 @@ def options_data(descriptor: Component[Any]) -> Iterator[dict[str, Any]]:
     """What a spec may write: each key's type in words, its default, its bounds and what it is for."""
     from areal_core.spec import forms  # the plain list needs no options
 
-    hints = forms.hints(descriptor.options)
-    for option in attrs.fields(descriptor.options):
+    cls: Any = descriptor.options
+    hints = forms.hints(cls)
+    for option in attrs.fields(cls):
         yield {
             "name": option.name,
             "type": forms.describe(hints[option.name]),
