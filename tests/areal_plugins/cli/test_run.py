@@ -188,8 +188,9 @@ def test_a_signal_stops_a_run_with_a_checkpoint_and_130(here, number):
 
 
 def test_a_second_signal_ends_a_run_at_once(here):
-    with start(here, "--set", "executor.mock.latency={train: 3600}", "--set", "evaluation.before=false") as process:
-        wait_for(process, "[stage main]")
+    endless = ("--set", "training.max_steps=100000", "--set", "executor.mock.latency={save_state: 3600}")
+    with start(here, *endless, "--set", "evaluation.before=false") as process:
+        wait_for(process, "step 1/")
         process.send_signal(signal.SIGINT)
         wait_for(process, "once more ends at once")
         process.send_signal(signal.SIGINT)
