@@ -215,7 +215,7 @@ IN_A_RUN = {
         "tests/areal_plugins/builtin/trainer/test_schedule.py::test_optimizer_steps_are_counted_where_a_batch_has_several",
     ),
     "memory grows at every step": (
-        "tests/core/pipeline/test_memory.py::test_no_more_groups_are_alive_after_many_steps_than_after_few",
+        "tests/core/pipeline/test_memory.py::test_of_many_groups_no_more_are_alive_than_the_bound_lets_wait",
     ),
 }
 
