@@ -18,6 +18,7 @@ from areal_core.contexts import EngineContext, Place
 from areal_core.data import Completion, GenerateRequest, Sampling, WeightVersion
 from areal_plugins.builtin.engine import TorchEngineOptions
 from areal_plugins.builtin.engine.engine import TorchEngine
+from areal_plugins.testing.conformance.reference import distribution
 
 EOS = 1
 SHAPE: dict[str, Any] = {
@@ -89,19 +90,6 @@ def _logits(model: Any, prompt: Any, answer: Any) -> np.ndarray:
     return model(tokens, use_cache=False).logits[0, len(prompt) - 1 : -1].double().numpy()
 
 
-def _distribution(logits: np.ndarray, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> np.ndarray:
-    """The distribution [V] of one token, step by step: temperature, then the k best, then the nucleus."""
-    p = np.exp((logits - logits.max()) / (temperature or 1.0))
-    order = np.argsort(-p, kind="stable")
-    if top_k and temperature:
-        p[order[top_k:]] = 0
-    p /= p.sum()
-    if top_p < 1 and temperature:
-        before = np.cumsum(p[order]) - p[order]
-        p[order[before >= top_p]] = 0
-    return p / p.sum()
-
-
 @pytest.fixture(scope="session")
 def tools() -> SimpleNamespace:
     """`build`, `serve`, `request`, `collect`, `logits`, `distribution`, `byte_tokenizer`."""
@@ -111,7 +99,7 @@ def tools() -> SimpleNamespace:
         request=_request,
         collect=_collect,
         logits=_logits,
-        distribution=_distribution,
+        distribution=distribution,
         byte_tokenizer=_byte_tokenizer,
     )
 
