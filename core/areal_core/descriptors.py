@@ -51,7 +51,8 @@ class Component(Generic[C]):
     class of the component's private spec keys (torch-free, one `metadata={"doc": ...}` a field), or
     names it as `module:attr`, which is imported when a spec or a person asks for the component;
     `requires` are PEP 508 strings that are looked up, not imported; `platforms` empty means any;
-    `check` adds findings across fields, without importing anything heavy.
+    `check` adds findings across fields, without importing anything heavy; `automatic` False keeps a
+    component that is not for real runs from ever being chosen where a spec says `auto`.
     """
 
     kind: ClassVar[str] = ""
@@ -65,6 +66,7 @@ class Component(Generic[C]):
     requires: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     check: Check | None = field(default=None, repr=False)
+    automatic: bool = True
     capabilities: C = field(default=Factory(lambda self: self.default_capabilities, takes_self=True), repr=False)
 
     @property

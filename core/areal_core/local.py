@@ -1,4 +1,4 @@
-"""Plugins that are a file beside the spec (`plugins: [./my_reward.py]`)."""
+"""Plugins that a spec names itself: a file beside it (`plugins: [./my_reward.py]`), or an installed module."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from pathlib import Path
 from types import ModuleType
 
 from areal_core.errors import InputError
+
+
+def is_module(plugin: str) -> bool:
+    """Whether `plugin` is a module's dotted name; else it is a file, and ends in `.py`."""
+    return not plugin.endswith(".py") and all(part.isidentifier() for part in plugin.split("."))
+
+
+def load_plugin(plugin: str) -> ModuleType:
+    """Import what a spec names; raises whatever the import does."""
+    return importlib.import_module(plugin) if is_module(plugin) else load_file(Path(plugin))
 
 
 def module_name(path: Path) -> str:

@@ -17,7 +17,7 @@ from areal_core.descriptors import KINDS, Component
 from areal_core.errors import PluginError
 from areal_core.hookspecs import COMPONENT_HOOKS
 from areal_core.known_plugins import KNOWN, SYNONYMS
-from areal_core.local import load_file
+from areal_core.local import is_module, load_plugin
 from areal_core.requirements import pip_line, unmet_requirements
 
 HEAVY = ("torch", "torch_npu", "transformers", "vllm", "sglang", "ray", "deepspeed", "numpy")
@@ -105,9 +105,18 @@ class Manager:
 
     @classmethod
     def discover(cls, files: Sequence[str] = ()) -> Manager:
-        """Load installed plugins (see `AREAL_PLUGINS_DISABLE`, `AREAL_PLUGINS_AUTOLOAD`), then `files`."""
-        sources = [*_entry_points(), *(_file_source(file) for file in files)]
-        return cls(_judge(source) for source in sources)
+        """Load installed plugins (see `AREAL_PLUGINS_DISABLE`, `AREAL_PLUGINS_AUTOLOAD`), then `files`.
+
+        These are files or modules that a spec names; one that is installed as a plugin is loaded once.
+        """
+        installed = list(_entry_points())
+        entries = {source.entry for source in installed}
+        named = (_named_source(file) for file in dict.fromkeys(files) if file not in entries)
+        return cls(_judge(source) for source in (*installed, *named))
+
+    def joined_by(self, *plugins: Any) -> Manager:
+        """With further plugins, modules or other objects that have hook implementations, as for tests."""
+        return Manager([*self.plugins, *(_judge(_given_source(plugin)) for plugin in plugins)])
 
     def find(self, kind: str, name: str) -> Registered | None:
         """The component, by `name` or `kind/name`; None when no ready plugin offers it.
@@ -181,8 +190,14 @@ def _entry_points() -> Iterator[_Source]:
         yield _Source(entry.name, entry.value, entry.load, owner.name, owner.version)
 
 
-def _file_source(file: str) -> _Source:
-    return _Source(Path(file).stem, file, lambda: load_file(Path(file)))
+def _named_source(file: str) -> _Source:
+    name = file.rpartition(".")[2] if is_module(file) else Path(file).stem
+    return _Source(name, file, lambda: load_plugin(file))
+
+
+def _given_source(plugin: Any) -> _Source:
+    name = getattr(plugin, "__name__", type(plugin).__name__)
+    return _Source(name, name, lambda: plugin)
 
 
 def _blocked(source: _Source) -> str | None:
@@ -286,7 +301,7 @@ def _root_cause(error: BaseException) -> str:
 
 def _retry(source: _Source) -> str:
     """A command that shows the whole traceback."""
-    if source.distribution:
+    if source.distribution or is_module(source.entry):
         return f"see the traceback with: python -c 'import {source.entry.partition(':')[0]}'"
     return f"see the traceback with: python {source.entry}"
 

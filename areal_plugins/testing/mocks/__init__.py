@@ -3,11 +3,14 @@
 What they compute is meant for proofs. The mock trainer's weights are the number of its steps; the
 mock engine draws tokens that spell the weights it holds; the mock trainer refuses a token that does
 not match the version it is said to be of. On a virtual clock a run of thousands of steps takes a moment.
+Each can be told how long its methods take (`latency`) and which calls go wrong (`faults`).
+
+They are no entry point, so that nobody gets one who did not ask for it: a spec names
+`plugins: [areal_plugins.testing.mocks]`, and `areal_run` of the pytest plugin brings them along. Nothing
+that a spec leaves open (`type: auto`) ever becomes a mock.
 """
 
 from __future__ import annotations
-
-from attrs import field, frozen
 
 from areal_plugins import (
     EngineCapabilities,
@@ -17,7 +20,11 @@ from areal_plugins import (
     ExecutorCapabilities,
     ExecutorDescriptor,
     ModelDescriptor,
+    ObjectiveCapabilities,
+    ObjectiveDescriptor,
     OptimizerDescriptor,
+    ParallelismCapabilities,
+    ParallelismDescriptor,
     PlatformCapabilities,
     PlatformDescriptor,
     RewardDescriptor,
@@ -28,79 +35,50 @@ from areal_plugins import (
     TransportDescriptor,
     hookimpl,
 )
+from areal_plugins.testing.mocks import check
+from areal_plugins.testing.mocks.options import (
+    EngineOptions,
+    EnvironmentOptions,
+    ObjectiveOptions,
+    ParallelismOptions,
+    PlatformOptions,
+    RewardOptions,
+    Script,
+    TrainerOptions,
+)
 
 _HERE = "areal_plugins.testing.mocks"
 
-
-@frozen
-class EngineOptions:
-    """Lengths are log-uniform between `shortest` and `longest`; one beyond the request's limit is cut there."""
-
-    shortest: int = field(default=1, metadata={"doc": "Fewest tokens of an answer.", "ge": 1})
-    longest: int = field(default=10, metadata={"doc": "Most tokens of an answer.", "ge": 1})
-    token_seconds: float = field(default=0.0, metadata={"doc": "Time a token takes.", "ge": 0})
-    load_seconds: float = field(default=0.0, metadata={"doc": "Time a swap of the weights takes.", "ge": 0})
-    stale: bool = field(default=False, metadata={"doc": "Break the contract: keep the first weights for ever."})
-
-
-@frozen
-class TrainerOptions:
-    """When it fails, and when its loss is not finite."""
-
-    fails_at: int | None = field(default=None, metadata={"doc": "The step whose training raises."})
-
-
-@frozen
-class TransportOptions:
-    """Which fetches fail."""
-
-    fails_at: int | None = field(default=None, metadata={"doc": "The version whose first fetches fail."})
-    failures: int = field(default=1, metadata={"doc": "How many of them fail.", "ge": 0})
-
-
-@frozen
-class EnvironmentOptions:
-    """Tasks are their own index; every rollout is one turn."""
-
-    size: int | None = field(default=None, metadata={"doc": "Tasks to train on; null is no end."})
-    test_size: int = field(default=16, metadata={"doc": "Held-out tasks.", "ge": 0})
-    reward_seconds: float = field(default=0.0, metadata={"doc": "Longest time a verdict takes.", "ge": 0})
-    failing: tuple[int, ...] = field(default=(), metadata={"doc": "Tasks whose rollout always raises."})
-    demonstrates: bool = field(default=True, metadata={"doc": "Whether tasks come with a demonstration."})
-
-
-@frozen
-class RewardOptions:
-    """A verdict is the share of `target` steps that the answering weights were trained for."""
-
-    target: int = field(default=100, metadata={"doc": "Steps after which an answer is right.", "ge": 1})
-    drawn: bool = field(default=False, metadata={"doc": "Right or wrong, at odds that rise from 1/4 to 3/4."})
-    raises: bool = field(default=False, metadata={"doc": "Raise instead of judging."})
-
-
-@frozen
-class ExecutorOptions:
-    """Seconds that calls take beside what they compute: by method (`train`, `publish`, `prepare`, ...)."""
-
-    seconds: dict[str, float] = field(factory=dict, metadata={"doc": "Seconds of each method."})
-
-
-@frozen
-class TrackerOptions:
-    """A tracker that forgets everything, or cannot bear it."""
-
-    raises: bool = field(default=False, metadata={"doc": "Raise whenever it is told something."})
-
+CALLS = (
+    "start", "materialize", "setup", "begin_stage", "train", "publish", "release", "save_model", "save_state",
+    "load_state", "prepare", "commit", "discard", "abort", "stats", "version", "size", "run_group",
+)  # fmt: skip
+"""What the mock executor can delay and fail: the start of a worker, and calls of the services."""
 
 PLATFORM = PlatformDescriptor(
-    name="mock", summary="no device at all", factory=f"{_HERE}.platform:make", capabilities=PlatformCapabilities()
+    name="mock",
+    summary="no device at all",
+    factory=f"{_HERE}.platform:make",
+    options=PlatformOptions,
+    automatic=False,
+    check=check.script(plain=("count", "missing", "environment")),
+    capabilities=PlatformCapabilities(),
 )
-MODEL = ModelDescriptor(name="mock", summary="a model of one number", factory=f"{_HERE}.model:make")
+MODEL = ModelDescriptor(
+    name="mock",
+    summary="a model of one number",
+    factory=f"{_HERE}.model:make",
+    options=Script,
+    check=check.script(plain=("materialize", "tokenizer")),
+)
 ENGINE = EngineDescriptor(
     name="mock",
     summary="draws tokens that spell the version of the weights it holds",
     factory=f"{_HERE}.engine:make",
     options=EngineOptions,
+    check=check.script(
+        coroutines=("start", "abort", "pause", "resume", "load_weights", "close"), streams=("generate",)
+    ),
     capabilities=EngineCapabilities(accepts=("tensors", "process-group"), interruptible=True, shares_prefix=True),
 )
 TRAINER = TrainerDescriptor(
@@ -108,14 +86,31 @@ TRAINER = TrainerDescriptor(
     summary="counts its steps, and refuses tokens that are not what they are said to be",
     factory=f"{_HERE}.trainer:make",
     options=TrainerOptions,
-    capabilities=TrainerCapabilities(lora=True),
+    check=check.script(plain=("begin_stage", "train", "save_model", "save_state", "load_state")),
+    capabilities=TrainerCapabilities(lora=True, reference=True, critic=True, parallel=("dp", "mock")),
 )
-OPTIMIZER = OptimizerDescriptor(name="mock", summary="does nothing", factory=f"{_HERE}.trainer:make_optimizer")
+PARALLELISM = ParallelismDescriptor(
+    name="mock",
+    summary="leaves the model whole",
+    factory=f"{_HERE}.parallelism:make",
+    options=ParallelismOptions,
+    check=check.script(plain=("apply", "divides")),
+    capabilities=ParallelismCapabilities(axis="mock"),
+)
+OPTIMIZER = OptimizerDescriptor(
+    name="mock",
+    summary="walks against the sign of the gradient",
+    factory=f"{_HERE}.optimizer:make",
+    options=Script,
+    check=check.script(plain=("step",)),
+)
 TRANSPORT = TransportDescriptor(
     name="mock",
     summary="hands weights over to workers of the mock executor",
     factory=f"{_HERE}.transport:make",
-    options=TransportOptions,
+    options=Script,
+    automatic=False,
+    check=check.script(plain=("publish", "receive", "release")),
     capabilities=TransportCapabilities(offers=("tensors",), scope="host"),
 )
 ENVIRONMENT = EnvironmentDescriptor(
@@ -123,23 +118,38 @@ ENVIRONMENT = EnvironmentDescriptor(
     summary="tasks that are numbers",
     factory=f"{_HERE}.environment:make",
     options=EnvironmentOptions,
-    capabilities=EnvironmentCapabilities(demonstrations=True),
+    check=check.script(coroutines=("run",), plain=("size", "task")),
+    capabilities=EnvironmentCapabilities(demonstrations=True, scores=True),
 )
 REWARD = RewardDescriptor(
     name="mock",
     summary="the later the weights, the better the answer",
     factory=f"{_HERE}.reward:make",
     options=RewardOptions,
+    check=check.script(coroutines=("score",)),
+)
+OBJECTIVE = ObjectiveDescriptor(
+    name="mock",
+    summary="the policy gradient, with the batch's mean reward as its baseline",
+    factory=f"{_HERE}.objective:make",
+    options=ObjectiveOptions,
+    check=check.script(plain=("keep", "targets", "loss")),
+    capabilities=ObjectiveCapabilities(dynamic_sampling=True),
 )
 EXECUTOR = ExecutorDescriptor(
     name="mock",
     summary="stands in for processes: workers in this one, whose calls take the time they are told to",
     factory=f"{_HERE}.executor:make",
-    options=ExecutorOptions,
+    options=Script,
+    check=check.script(coroutines=CALLS),
     capabilities=ExecutorCapabilities(processes=True),
 )
 TRACKER = TrackerDescriptor(
-    name="mock", summary="forgets everything", factory=f"{_HERE}.tracker:make", options=TrackerOptions
+    name="mock",
+    summary="forgets everything",
+    factory=f"{_HERE}.tracker:make",
+    options=Script,
+    check=check.script(plain=("log", "evaluation", "group", "close")),
 )
 
 
@@ -164,8 +174,8 @@ def areal_trainer_backends() -> tuple[TrainerDescriptor, ...]:
 
 
 @hookimpl
-def areal_optimizers() -> tuple[OptimizerDescriptor, ...]:
-    return (OPTIMIZER,)
+def areal_parallelisms() -> tuple[ParallelismDescriptor, ...]:
+    return (PARALLELISM,)
 
 
 @hookimpl
@@ -181,6 +191,16 @@ def areal_environments() -> tuple[EnvironmentDescriptor, ...]:
 @hookimpl
 def areal_rewards() -> tuple[RewardDescriptor, ...]:
     return (REWARD,)
+
+
+@hookimpl
+def areal_objectives() -> tuple[ObjectiveDescriptor, ...]:
+    return (OBJECTIVE,)
+
+
+@hookimpl
+def areal_optimizers() -> tuple[OptimizerDescriptor, ...]:
+    return (OPTIMIZER,)
 
 
 @hookimpl

@@ -13,7 +13,9 @@ from areal_core.data import Completion, EngineStats, Finish, GenerateRequest, We
 from areal_core.errors import ComponentError
 from areal_core.protocols import WeightSource
 from areal_core.workers.seeds import derive
-from areal_plugins.testing.mocks import EngineOptions, model
+from areal_plugins.testing.mocks import model
+from areal_plugins.testing.mocks.conduct import Conduct
+from areal_plugins.testing.mocks.options import EngineOptions, quantile
 
 _SPAN = float(1 << 63)
 _FIRST = 256
@@ -45,7 +47,7 @@ class MockEngine:
     """Draws `max_concurrent` completions at a time, first come first served, each token in `token_seconds`."""
 
     def __init__(self, options: EngineOptions, context: EngineContext) -> None:
-        self._options, self._context = options, context
+        self._options, self._context, self._conduct = options, context, Conduct(options)
         self._places = asyncio.Semaphore(context.max_concurrent)
         self._going = asyncio.Event()
         self._going.set()
@@ -60,25 +62,31 @@ class MockEngine:
         self._waiting = self._computing = 0
 
     async def start(self, version: WeightVersion) -> None:
+        await self._conduct.act("start")
         self._version = version
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Completion]:
+        times = await self._conduct.act("generate", request.seed)
         out: asyncio.Queue[Completion] = asyncio.Queue()
         tasks = [self._begin(_Running(request, k, self._length(request, k), out)) for k in range(request.n)]
         try:
             for _ in range(request.n):
-                yield await out.get()
+                completion = await out.get()
+                for _ in range(times):
+                    yield completion
         finally:
             for task in tasks:
                 task.cancel()
 
     async def abort(self, ids: Sequence[str] | None = None) -> None:
+        await self._conduct.act("abort")
         for task, running in list(self._tasks.items()):
             if ids is None or running.request.id in ids:
                 task.cancel()
                 running.out.put_nowait(self._completion(running, "abort"))
 
     async def pause(self, keep: bool) -> None:
+        await self._conduct.act("pause")
         if not keep:
             await asyncio.gather(*self._tasks)
         self._going.clear()
@@ -86,11 +94,12 @@ class MockEngine:
         await self._still.wait()
 
     async def resume(self) -> None:
+        await self._conduct.act("resume")
         self._pausing.clear()
         self._going.set()
 
     async def load_weights(self, source: WeightSource, version: WeightVersion) -> None:
-        await asyncio.sleep(self._options.load_seconds)
+        await self._conduct.act("load_weights")
         if not self._options.stale:
             self._held = int(dict(source.tensors())["steps"][0])
             if self._held != version.step:
@@ -101,6 +110,7 @@ class MockEngine:
         return EngineStats(self._tokens, 0, self._busy, len(self._tasks) - self._waiting, self._waiting)
 
     async def close(self) -> None:
+        await self._conduct.act("close")
         for task in list(self._tasks):
             task.cancel()
 
@@ -111,11 +121,10 @@ class MockEngine:
         return task
 
     def _length(self, request: GenerateRequest, index: int) -> int:
-        """Log-uniform, from the stream `(seed, index)`."""
-        shortest, longest = self._options.shortest, self._options.longest
-        point = derive(request.seed, index) / _SPAN
-        length = int(shortest * (longest / shortest) ** point + 0.5)
-        return max(1, request.sampling.min_new_tokens, length)
+        """Drawn from the stream `(seed, index)`."""
+        told, point = self._options, derive(request.seed, index) / _SPAN
+        length = quantile(told.lengths, point, told.shortest, told.longest, told.exponent)
+        return max(1, request.sampling.min_new_tokens, int(length + 0.5))
 
     async def _draw(self, running: _Running) -> None:
         limit = running.request.sampling.max_new_tokens

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from areal_core.contexts import EnvironmentContext
 from areal_core.data import Score, Task
 from areal_core.protocols import Session
-from areal_core.workers.seeds import derive
-from areal_plugins.testing.mocks import EnvironmentOptions
-
-_SPAN = float(1 << 63)
+from areal_plugins.testing.mocks.conduct import Conduct
+from areal_plugins.testing.mocks.options import EnvironmentOptions
 
 
 def make(options: EnvironmentOptions, context: EnvironmentContext) -> MockEnvironment:
@@ -19,15 +15,20 @@ def make(options: EnvironmentOptions, context: EnvironmentContext) -> MockEnviro
 
 
 class MockEnvironment:
-    """One turn; the verdict is the reward's, or 1 where there is none, after up to `reward_seconds`."""
+    """One turn; the verdict is the reward's, or 1 where there is none, after the latency of `run`."""
 
     def __init__(self, options: EnvironmentOptions, context: EnvironmentContext) -> None:
-        self._options, self._judged = options, context.reward is not None
+        self._options, self._judged, self._conduct = options, context.reward is not None, Conduct(options)
 
     def size(self, split: str) -> int | None:
+        self._conduct.act_here("size")
         return {"train": self._options.size, "test": self._options.test_size}.get(split, 0)
 
     def task(self, split: str, index: int) -> Task:
+        self._conduct.act_here("task")
+        size = {"train": self._options.size, "test": self._options.test_size}.get(split, 0)
+        if size is not None and not 0 <= index < size:
+            raise IndexError(f"{split} has {size} tasks, none is the {index}-th")
         demonstration = f"it is {index}" if self._options.demonstrates else None
         return Task(prompt=f"{split} {index}", answer=str(index), demonstration=demonstration)
 
@@ -35,5 +36,5 @@ class MockEnvironment:
         reply = await session.generate(task.prompt)
         if int(task.answer) in self._options.failing:
             raise RuntimeError(f"told to fail on task {task.answer}")
-        await asyncio.sleep(self._options.reward_seconds * derive(session.seed, 7) / _SPAN)
+        await self._conduct.act("run", session.seed)
         return await session.score(reply.text) if self._judged else Score(1.0)

@@ -8,24 +8,28 @@ from pathlib import Path
 
 from areal_core.contexts import ModelContext
 from areal_core.data import Message
+from areal_plugins.testing.mocks.conduct import Conduct
+from areal_plugins.testing.mocks.options import Script
 
 
-def make(_options: object, context: ModelContext) -> MockModel:
+def make(options: Script, context: ModelContext) -> MockModel:
     """The factory."""
-    return MockModel(context.work)
+    return MockModel(options, context.work)
 
 
 class MockModel:
     """Writes `config.json`."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, options: Script, folder: Path) -> None:
+        self._folder, self._conduct = folder, Conduct(options)
 
     def materialize(self) -> Path:
+        self._conduct.act_here("materialize")
         write(self._folder, steps=0)
         return self._folder
 
     def tokenizer(self, directory: Path) -> MockTokenizer:
+        self._conduct.act_here("tokenizer")
         return MockTokenizer()
 
 

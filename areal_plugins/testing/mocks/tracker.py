@@ -6,32 +6,29 @@ from collections.abc import Mapping
 
 from areal_core.contexts import TrackerContext
 from areal_core.data import TrajectoryGroup
-from areal_plugins.testing.mocks import TrackerOptions
+from areal_plugins.testing.mocks.conduct import Conduct
+from areal_plugins.testing.mocks.options import Script
 
 
-def make(options: TrackerOptions, _context: TrackerContext) -> MockTracker:
+def make(options: Script, _context: TrackerContext) -> MockTracker:
     """The factory."""
     return MockTracker(options)
 
 
 class MockTracker:
-    """Raises, if it is told to."""
+    """Does what it is told to, and nothing else."""
 
-    def __init__(self, options: TrackerOptions) -> None:
-        self._options = options
+    def __init__(self, options: Script) -> None:
+        self._conduct = Conduct(options)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._bear()
+        self._conduct.act_here("log")
 
     def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._bear()
+        self._conduct.act_here("evaluation")
 
     def group(self, group: TrajectoryGroup) -> None:
-        self._bear()
+        self._conduct.act_here("group")
 
     def close(self) -> None:
-        """Nothing to flush."""
-
-    def _bear(self) -> None:
-        if self._options.raises:
-            raise RuntimeError("told to fail")
+        self._conduct.act_here("close")

@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
+from areal_core.batch import BatchArrays, Targets
 from areal_core.contexts import OptimizerContext, StagePlan, TrainerContext
 from areal_core.data import NO_VERSION, Batch, Trajectory, WeightVersion
-from areal_plugins.testing.mocks import TrainerOptions, model
+from areal_core.protocols import Objective
+from areal_plugins.builtin.trainer.units import flatten
+from areal_plugins.testing.mocks import model
+from areal_plugins.testing.mocks.conduct import Conduct
 from areal_plugins.testing.mocks.engine import spell
+from areal_plugins.testing.mocks.options import TrainerOptions
 
 
 def make(options: TrainerOptions, context: TrainerContext) -> MockTrainer:
@@ -21,48 +27,97 @@ def make(options: TrainerOptions, context: TrainerContext) -> MockTrainer:
     return MockTrainer(options, context)
 
 
-def make_optimizer(_options: object, context: OptimizerContext) -> None:
-    """The factory of the optimizer that does nothing."""
-
-
 class MockTrainer:
-    """Besides its steps it keeps a checksum of everything it was trained on, in order."""
+    """Besides its steps it keeps a checksum of everything it was trained on, in order.
+
+    It asks the stage's objective for its targets, and the optimizer for steps where it is told to.
+    """
 
     def __init__(self, options: TrainerOptions, context: TrainerContext) -> None:
-        self._options = options
+        self._options, self._conduct = options, Conduct(options)
         self._steps = model.read(context.model)
         self._digest = 0
-        self._stage = ""
+        self._stage: StagePlan | None = None
+        self._descent: _Descent | None = None
 
     def begin_stage(self, stage: StagePlan) -> None:
-        self._stage = stage.name
+        self._conduct.act_here("begin_stage")
+        self._stage = stage
+        self._descent = _Descent(stage) if self._options.optimizes else None
 
     def train(self, batch: Batch) -> Mapping[str, float]:
-        if batch.step == self._options.fails_at:
-            raise RuntimeError(f"told to fail at step {batch.step}")
+        self._conduct.act_here("train")
         if batch.step != self._steps:
             raise ValueError(f"batch {batch.step} for a trainer that has done {self._steps} steps")
         for trajectory in batch.trajectories:
             _examine(trajectory)
             self._digest = _mix(self._digest, trajectory)
+        figures = _aim(self._stage.objective, batch) if self._stage is not None else {}
+        if self._descent is not None:
+            figures["distance"] = self._descent.step()
         self._steps += 1
-        return {"loss": 1.0 / self._steps, "digest": float(self._digest), "mismatch": 0.0}
+        return {**figures, "loss": 1.0 / self._steps, "digest": float(self._digest), "mismatch": 0.0}
 
     def weights(self) -> Iterator[tuple[str, Any]]:
         yield "steps", np.array([self._steps], dtype=np.int64)
 
     def save_model(self, directory: Path) -> None:
+        self._conduct.act_here("save_model")
         model.write(directory, self._steps)
 
     def save_state(self, directory: Path) -> None:
+        self._conduct.act_here("save_state")
         (directory / "state.json").write_text(json.dumps({"steps": self._steps, "digest": self._digest}))
 
     def load_state(self, directory: Path) -> None:
+        self._conduct.act_here("load_state")
         state = json.loads((directory / "state.json").read_text())
         self._steps, self._digest = state["steps"], state["digest"]
 
     def close(self) -> None:
         """Nothing to free."""
+
+
+class _Descent:
+    """One torch parameter that the stage's optimizer takes from 1 towards 0."""
+
+    def __init__(self, stage: StagePlan) -> None:
+        import torch  # only where it is asked for
+
+        self._parameter = torch.nn.Parameter(torch.ones(4))
+        plan = stage.optimizer
+        self._optimizer = plan.build(OptimizerContext([{"params": [self._parameter]}], plan.learning_rate))
+
+    def step(self) -> float:
+        """How far the parameter is from 0 after one more step."""
+        self._optimizer.zero_grad()
+        self._parameter.square().sum().backward()  # type: ignore[no-untyped-call]  # torch's
+        self._optimizer.step()
+        return float(self._parameter.detach().norm())
+
+
+def _aim(objective: Objective, batch: Batch) -> dict[str, float]:
+    """The figures of the objective's targets; raises `ValueError` where they do not fit the batch."""
+    arrays = _complete(flatten(batch).arrays, objective)
+    targets = objective.targets(arrays)
+    _fit(targets, len(arrays.trajectory))
+    return {name: float(value) for name, value in targets.metrics.items()}
+
+
+def _complete(arrays: BatchArrays, objective: Objective) -> BatchArrays:
+    """With what a reference policy would say, the same as the policy, and a critic, nothing at all."""
+    reference = arrays.behaviour if objective.needs_reference else None
+    values = np.zeros_like(arrays.behaviour) if objective.needs_critic else None
+    return evolve(arrays, reference=reference, values=values)
+
+
+def _fit(targets: Targets, units: int) -> None:
+    for name in ("advantages", "weights", "returns"):
+        column = getattr(targets, name)
+        if column is None and name == "returns":
+            continue
+        if np.shape(column) != (units,) or not np.isfinite(column).all():
+            raise ValueError(f"the objective's {name} must be {units} finite numbers, one a unit")
 
 
 def _examine(trajectory: Trajectory) -> None:

@@ -63,6 +63,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._patient.now
 
+    def advance(self, seconds: float) -> None:
+        """Let time pass while everything stands still, as work does that never gives way to the loop."""
+        self._patient.now += _tick(seconds)
+
     def call_later(
         self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:

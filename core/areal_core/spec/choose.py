@@ -197,7 +197,7 @@ def _candidates(part: Part, structured: Structured, catalog: Catalog) -> Iterato
     for name in catalog.manager.names(part.kind):
         cls, path = catalog.options_of(part.kind, name), (*part.path, name)
         registered = catalog.manager.find(part.kind, name) if cls else None
-        if cls is None or registered is None:
+        if cls is None or registered is None or not registered.descriptor.automatic:
             continue
         options = structured.blocks.get(path)
         if options is None and not any(f.default is NOTHING for f in fields(cls)):

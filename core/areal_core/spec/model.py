@@ -296,7 +296,7 @@ class FileSpec:
 
     apiVersion: str = _doc("Version of this format; `areal/v1`.", "areal/v1")  # noqa: N815 (the YAML key)
     extends: str | tuple[str, ...] = _doc("Files this one overrides, or one file; relative to this one.", ())
-    plugins: tuple[str, ...] = _doc("Plugin modules that are files; relative to this one.", ())
+    plugins: tuple[str, ...] = _doc("Further plugins: files, relative to this one, or names of installed modules.", ())
     stages: tuple[StageSpec, ...] = _doc("Parts of the run, in order; each overrides the sections above.", ())
 
 

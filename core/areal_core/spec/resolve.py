@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 from areal_core.descriptors import CheckContext
 from areal_core.errors import Finding, Severity, SpecError
 from areal_core.known_plugins import KNOWN
+from areal_core.local import is_module
 from areal_core.manager import Manager, PluginRecord, State
 from areal_core.spec import paths
 from areal_core.spec.catalog import Catalog
@@ -214,7 +215,7 @@ def _report_check(part: Part, spec: Spec, report: Report) -> None:
 
 
 def _take_plugins(tree: Node, report: Report) -> tuple[Node, list[tuple[str, Node]]]:
-    """The spec without `plugins`, and the files it names, absolute."""
+    """The spec without `plugins`, and the files and modules it names; files are absolute."""
     node = tree.value.get("plugins")
     rest = tree.with_value({key: child for key, child in tree.value.items() if key != "plugins"})
     if node is None or node.value is UNKNOWN:
@@ -231,10 +232,12 @@ def _plugin_files(items: list[Node], report: Report) -> Iterator[tuple[str, Node
         path: SpecPath = ("plugins", index)
         if not isinstance(item.value, str):
             if item.value is not UNKNOWN:
-                report.error("bad-type", f"plugins.{index} must be a file", path, location=item.location)
+                report.error("bad-type", f"plugins.{index} must be a file or a module", path, location=item.location)
             continue
         file = paths.absolute(item.source.directory, item.value)
-        if paths.is_file(file):
+        if is_module(item.value):
+            yield item.value, item
+        elif paths.is_file(file):
             yield file, item
         else:
             hint = None if file == item.value else f"it would be {file}"

@@ -225,7 +225,8 @@ class _Walk:
             return self._wrong_type(data, cls, path)
         self._refuse_unknown(data, list(_fields(cls)), path)
         values = self._values(data, cls, path)
-        return values if values is FAILED else cls(**values)
+        made = values if values is FAILED else self._made(cls, values, path)
+        return FAILED if made is None else made
 
     def _section(self, data: Any, section: Section, path: SpecPath, written: bool) -> Any:
         """A part of the spec that chooses a component, by a bare name or with options."""
@@ -294,8 +295,10 @@ class _Walk:
             self.report.unavailable("incomplete", message, path, f"write {_dotted(path)}: {{type: {name}, ...}}")
             return None
         values = self._values(data, cls, path)
-        if values is FAILED:
-            return None
+        return None if values is FAILED else self._made(cls, values, path)
+
+    def _made(self, cls: type[Any], values: dict[str, Any], path: SpecPath) -> Any:
+        """The instance; None, once reported, when the class itself refuses the values."""
         try:
             return cls(**values)
         except Exception as error:  # a plugin's own validator

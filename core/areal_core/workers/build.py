@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from areal_core.contexts import ModuleRef
 from areal_core.errors import ArealError, PluginError
-from areal_core.local import load_file
+from areal_core.local import load_plugin
 from areal_core.workers.faults import RAISED, blaming
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def structure(options: Mapping[str, Any], kind: type[Any]) -> Any:
 
 
 def import_files(files: Iterable[str]) -> None:
-    """Import local plugin files, in order.
+    """Import the plugins that the spec names, in order.
 
     Raises:
         InputError: there is no such file. PluginError: its code raised; names the file.
@@ -78,7 +78,7 @@ def import_files(files: Iterable[str]) -> None:
     """
     for file in files:
         try:
-            load_file(Path(file))
+            load_plugin(file)
         except ArealError:
             raise
         except RAISED as error:

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from areal_plugins import cli
-from areal_plugins.testing import mocks
 
 SPEC = """
 name: mocked
-plugins: [./mocks.py]
+plugins: [areal_plugins.testing.mocks]
 model: mock
 platform: mock
 executor: mock
@@ -30,7 +29,6 @@ trackers: []
 """
 
 NO_TASKS = "environments=[{type: mock, reward: mock, test_size: 0}]"
-PLUGIN = f"from areal_plugins.testing.mocks import {', '.join(n for n in vars(mocks) if n.startswith('areal_'))}"
 
 
 @pytest.fixture
@@ -38,7 +36,6 @@ def here(tmp_path, monkeypatch) -> Path:
     """The working directory, with `spec.yaml` in it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spec.yaml").write_text(SPEC)
-    (tmp_path / "mocks.py").write_text(PLUGIN)
     return tmp_path
 
 
@@ -106,16 +103,16 @@ def test_a_dry_run_shows_workers_and_stages_and_starts_nothing(here, capsys):
 
 
 def test_a_run_that_fails_ends_with_1_its_cause_and_the_command_that_resumes(here, capsys):
-    assert run("--run-dir", "r", "--set", "training.mock.fails_at=2") == 1
+    assert run("--run-dir", "r", "--set", "training.mock.faults=[{method: train, call: 3}]") == 1
     shown = capsys.readouterr().err
     assert "error: the run failed: " in shown
-    assert "trainer/mock: train step 2: RuntimeError: told to fail at step 2" in shown
-    assert "go on with: areal-plugins run spec.yaml --set training.mock.fails_at=2" in shown
+    assert "trainer/mock: train step 2: RuntimeError: told to fail at call 3 of train" in shown
+    assert "go on with: areal-plugins run spec.yaml --set 'training.mock.faults=[{method: train, call: 3}]'" in shown
     assert f"--resume {here}/r" in shown
 
 
 def test_a_failed_run_goes_on_from_where_it_was(here, capsys):
-    run("--run-dir", "r", "--set", "training.mock.fails_at=2")
+    run("--run-dir", "r", "--set", "training.mock.faults=[{method: train, call: 3}]")
     assert run("--resume", "r") == 0
     assert len((here / "r" / "metrics.jsonl").read_text().splitlines()) == 4
 
@@ -191,7 +188,7 @@ def test_a_signal_stops_a_run_with_a_checkpoint_and_130(here, number):
 
 
 def test_a_second_signal_ends_a_run_at_once(here):
-    with start(here, "--set", "executor.mock.seconds={train: 3600}", "--set", "evaluation.before=false") as process:
+    with start(here, "--set", "executor.mock.latency={train: 3600}", "--set", "evaluation.before=false") as process:
         wait_for(process, "[stage main]")
         process.send_signal(signal.SIGINT)
         wait_for(process, "once more ends at once")
@@ -222,7 +219,7 @@ def test_scores_are_a_line_an_environment(here, capsys):
 def test_scoring_leaves_no_run_directory(here):
     run("--run-dir", "r")
     cli.main(["eval", "spec.yaml", "--checkpoint", "r/checkpoints/step-4"])
-    assert {path.name for path in here.iterdir()} - {"__pycache__"} == {"r", "spec.yaml", "mocks.py"}
+    assert {path.name for path in here.iterdir()} - {"__pycache__"} == {"r", "spec.yaml"}
 
 
 @pytest.mark.parametrize(
@@ -243,7 +240,7 @@ def test_what_cannot_be_scored_is_bad_input(here, capsys, arguments, problem):
 def test_a_reward_that_raises_fails_the_scoring(here, capsys):
     (here / "model").mkdir()
     (here / "model" / "config.json").write_text('{"steps": 0}')
-    environment = "environments=[{type: mock, reward: {type: mock, raises: true}}]"
+    environment = "environments=[{type: mock, reward: {type: mock, faults: [{method: score, times: null}]}}]"
     arguments = ["--checkpoint", "model", "--samples", "16", "--set", environment]
     assert cli.main(["eval", "spec.yaml", *arguments]) == 1
     assert "reward/mock" in capsys.readouterr().err

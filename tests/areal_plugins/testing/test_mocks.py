@@ -6,18 +6,43 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from areal_core.batch import BatchArrays
 from areal_core.contexts import EngineContext, Place, TrainerContext, TransportContext
-from areal_core.data import Batch, GenerateRequest, Sampling, TaskRef, Trajectory, TrajectoryGroup, WeightVersion
-from areal_core.errors import TransportError
-from areal_core.pipeline.clock import make_loop
+from areal_core.data import (
+    Batch,
+    GenerateRequest,
+    Sample,
+    Sampling,
+    Task,
+    TaskRef,
+    Trajectory,
+    TrajectoryGroup,
+    WeightVersion,
+)
+from areal_core.errors import SpecError, TransportError
+from areal_core.hookspecs import COMPONENT_HOOKS
+from areal_core.manager import Manager, State
+from areal_core.spec import load_experiment
+from areal_core.workers.engine import EngineService
+from areal_core.workers.rollout import RolloutService
+from areal_core.workers.service import methods_of
+from areal_core.workers.trainer import TrainerService
 from areal_plugins.testing import mocks
-from areal_plugins.testing.mocks import engine, model, trainer, transport
+from areal_plugins.testing.clock import run_virtually as virtually
+from areal_plugins.testing.mocks import engine, model, objective, parallelism, reward, trainer, transport
+from areal_plugins.testing.mocks.conduct import Conduct
+from areal_plugins.testing.mocks.options import (
+    EngineOptions,
+    Fault,
+    Latency,
+    ObjectiveOptions,
+    ParallelismOptions,
+    RewardOptions,
+    Script,
+    TrainerOptions,
+)
 from areal_plugins.testing.mocks.transport import MockSource
-
-
-def virtually(main):
-    with asyncio.Runner(loop_factory=lambda: make_loop(virtual=True)) as runner:
-        return runner.run(main)
+from areal_plugins.testing.pipeline import SPEC, manager, run_mocked
 
 
 @pytest.fixture
@@ -28,7 +53,7 @@ def folder(tmp_path) -> Path:
 
 def make_engine(folder, max_concurrent=4, **options):
     context = EngineContext(folder, "auto", Place(), 0, max_concurrent, True, folder)
-    return engine.make(mocks.EngineOptions(**options), context)
+    return engine.make(EngineOptions(**options), context)
 
 
 async def drawn(made, n=1, seed=0, limit=1000):
@@ -130,7 +155,7 @@ def batch(step, token, version):
 
 def make_trainer(folder):
     context = TrainerContext(folder, "auto", Place(), 0, folder)
-    return trainer.make(mocks.TrainerOptions(), context)
+    return trainer.make(TrainerOptions(), context)
 
 
 def test_the_trainer_counts_its_steps_in_its_weights(folder):
@@ -164,7 +189,7 @@ def make_ends(folder, options):
 
 
 def test_the_transport_fails_as_often_as_it_is_told_to(tmp_path):
-    ends = make_ends(tmp_path, mocks.TransportOptions(fails_at=1, failures=2))
+    ends = make_ends(tmp_path, Script(faults=(Fault("receive", times=2),)))
     offer = ends[0].publish(WeightVersion(0, 1), iter([("steps", np.array([1]))]), lambda folder: None)
     for _ in range(2):
         with pytest.raises(TransportError):
@@ -174,9 +199,183 @@ def test_the_transport_fails_as_often_as_it_is_told_to(tmp_path):
 
 
 def test_a_version_that_was_released_is_gone(tmp_path):
-    ends = make_ends(tmp_path, mocks.TransportOptions())
+    ends = make_ends(tmp_path, Script())
     offer = ends[0].publish(WeightVersion(0, 1), iter([]), lambda folder: None)
     ends[0].release(offer.version)
     with pytest.raises(TransportError, match="not there"):
         ends[1].receive(offer)
     ends[0].close()
+
+
+def test_there_is_a_mock_of_every_kind():
+    (record,) = Manager([]).joined_by(mocks).plugins
+    assert record.state is State.READY
+    assert sorted(component.kind for component in record.components) == sorted(COMPONENT_HOOKS)
+    assert {component.name for component in record.components} == {"mock"}
+
+
+def test_no_mock_is_installed_for_specs_that_do_not_ask_for_it():
+    assert not [registered for registered in Manager.discover().components() if registered.descriptor.name == "mock"]
+
+
+@pytest.mark.parametrize("section", ["platform", "weights"])
+def test_what_a_spec_leaves_open_never_becomes_a_mock(section, tmp_path):
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC)
+    experiment = load_experiment(spec, [f"{section}=auto"], manager(), here=False)
+    stage = experiment.stages[0]
+    assert (stage.platform if section == "platform" else stage.transport).name != "mock"
+
+
+def test_what_the_executor_can_be_told_is_a_method_of_a_service():
+    methods = {name for service in (EngineService, TrainerService, RolloutService) for name in methods_of(service)}
+    assert set(mocks.CALLS) == {"start", *methods} - {"generate"}
+
+
+# --- latencies -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("latency", "times"),
+    [
+        (Latency("fixed", 2.0), [2.0, 2.0, 2.0]),
+        (Latency("uniform", 1.0, most=3.0), [1.0, 2.0, 2.998]),
+        (Latency("log-uniform", 1.0, most=100.0), [1.0, 10.0, 99.540]),
+        (Latency("heavy-tail", 1.0, exponent=1.0), [1.0, 2.0, 1000.0]),
+        (Latency("heavy-tail", 1.0, exponent=1.0, most=50.0), [1.0, 2.0, 50.0]),
+    ],
+)
+def test_a_latency_has_the_quantiles_of_its_distribution(latency, times):
+    assert [latency.at(point) for point in (0.0, 0.5, 0.999)] == pytest.approx(times, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("{distribution: uniform}", "needs `most`"),
+        ("{distribution: log-uniform, most: 2}", "above 0"),
+        ("{distribution: heavy-tail}", "above 0"),
+        ("{distribution: uniform, least: 3, most: 2}", "less than `least`"),
+        ("{distribution: gauss}", "must be"),
+    ],
+)
+def test_a_latency_that_cannot_be_is_a_finding(options, problem, tmp_path):
+    with pytest.raises(SpecError, match=problem) as caught:
+        run_mocked(tmp_path, overrides=[f"inference.mock.latency={{generate: {options}}}"])
+    assert {finding.code for finding in caught.value.findings} == {"bad-value"}
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ("training.mock.latency={tarin: 1}", "there is no method 'tarin'"),
+        ("training.mock.faults=[{method: train, kind: hang}]", "train is no coroutine and cannot hang"),
+        ("weights.mock.faults=[{method: publish, kind: twice}]", "publish cannot answer twice"),
+        ("executor.mock.faults=[{method: generate}]", "there is no method 'generate'"),
+    ],
+)
+def test_a_script_that_cannot_be_played_is_a_finding(script, problem, tmp_path):
+    with pytest.raises(SpecError, match=problem):
+        run_mocked(tmp_path, overrides=[script])
+
+
+async def _times(conduct: Conduct, count: int, key: int | None = None) -> list[float]:
+    loop, times = asyncio.get_running_loop(), []
+    for _ in range(count):
+        began = loop.time()
+        await conduct.act("score", key)
+        times.append(loop.time() - began)
+    return times
+
+
+def test_latencies_are_drawn_from_the_seed_alone():
+    def drawn(seed, key=None):
+        script = Script(latency={"score": Latency("uniform", 0.0, most=8.0)}, draws=seed)
+        return virtually(_times(Conduct(script), 4, key))
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
+    assert len(set(drawn(1))) == 4
+    assert len(set(drawn(1, key=5))) == 1
+
+
+def test_a_plain_method_holds_up_the_virtual_clock():
+    async def main():
+        Conduct(Script(latency={"train": 3.0})).act_here("train")
+        return asyncio.get_running_loop().time()
+
+    assert virtually(main()) == 3.0
+
+
+# --- faults ----------------------------------------------------------------------------------------
+
+
+def test_the_call_that_is_named_fails_and_no_other():
+    async def main():
+        conduct, failed = Conduct(Script(faults=(Fault("score", call=2, times=2),))), []
+        for call in range(1, 6):
+            try:
+                await conduct.act("score")
+            except RuntimeError:
+                failed.append(call)
+        return failed
+
+    assert virtually(main()) == [2, 3]
+
+
+def test_a_late_answer_comes_later_by_so_much():
+    script = Script(latency={"score": 1.0}, faults=(Fault("score", "late", call=2, seconds=5.0),))
+    assert virtually(_times(Conduct(script), 3)) == [1.0, 6.0, 1.0]
+
+
+def test_a_call_that_hangs_never_ends():
+    with pytest.raises(TimeoutError, match="not done after 1000 s of virtual time"):
+        virtually(_times(Conduct(Script(faults=(Fault("score", "hang"),))), 1), limit=1000)
+
+
+def test_an_engine_that_answers_twice_yields_each_completion_twice(folder):
+    async def main():
+        return await drawn(make_engine(folder, faults=(Fault("generate", "twice"),)))
+
+    assert [completion.index for completion in virtually(main())] == [0, 0]
+
+
+def test_a_run_refuses_an_engine_that_answers_twice(tmp_path):
+    result = run_mocked(tmp_path, overrides=["inference.mock.faults=[{method: generate, kind: twice, times: null}]"])
+    assert result.outcome == "failed"
+    assert "twice, or beyond" in str(result.error)
+
+
+# --- the rest --------------------------------------------------------------------------------------
+
+
+def test_the_objective_is_the_policy_gradient_with_a_baseline():
+    arrays = BatchArrays(
+        step=0, rewards=np.array([0.0, 1.0]), group=np.array([0, 0]), truncated=np.zeros(2, bool),
+        trajectory=np.array([0, 1, 1]), mask=np.ones(3), behaviour=np.zeros(3), lag=np.zeros(3, np.int64),
+    )  # fmt: skip
+    targets = objective.make(ObjectiveOptions(), None).targets(arrays)
+    assert targets.advantages.tolist() == [-0.5, 0.5, 0.5]
+    assert targets.weights.tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_a_group_of_equal_rewards_is_kept_unless_a_spread_is_asked_for():
+    assert objective.make(ObjectiveOptions(), None).keep(np.ones(4))
+    assert not objective.make(ObjectiveOptions(least_spread=0.5), None).keep(np.ones(4))
+
+
+def test_a_parallelism_says_what_does_not_divide():
+    made = parallelism.make(ParallelismOptions(), None)
+    assert list(made.divides({"num_attention_heads": 6}, 4)) == ["num_attention_heads 6 does not divide by 4"]
+    assert list(made.divides({"num_attention_heads": 8}, 4)) == []
+
+
+def test_a_reward_takes_an_answer_of_no_mock_engine_for_wrong():
+    sample = Sample(Task("p"), "p", "\N{GREEK SMALL LETTER ALPHA} 0.5 what?")
+    assert virtually(reward.make(RewardOptions(), None).score(sample)).value == 0.0
+
+
+def test_the_trainer_lets_the_optimizer_step_where_it_is_told_to(tmp_path):
+    pytest.importorskip("torch")
+    result = run_mocked(tmp_path, "training: {learning_rate: 0.25, mock: {optimizes: true}}")
+    assert [line["distance"] for line in result.ensure_done().metrics] == [1.5, 1.0, 0.5]

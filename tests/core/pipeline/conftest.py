@@ -6,29 +6,27 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from areal_core.contexts import RunSummary
-from areal_core.manager import Manager, PluginRecord, State
-from areal_core.pipeline.clock import make_loop
+from areal_core.manager import Manager
 from areal_core.pipeline.compose import compose
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.events import Event
 from areal_core.pipeline.run import EvaluationReport, StepReport
 from areal_core.pipeline.staleness import Ledger
 from areal_core.spec import load_experiment
-from areal_plugins.testing import mocks
-
-T = TypeVar("T")
+from areal_plugins.testing.clock import run_virtually
+from areal_plugins.testing.pipeline import manager
 
 SPEC = """
 name: mocked
 seed: 3
 model: mock
 platform: mock
-executor: {type: mock, mock: {seconds: {train: 1.0, publish: 0.1, prepare: 0.1}}}
+executor: {type: mock, mock: {latency: {train: 1.0, publish: 0.1, prepare: 0.1}}}
 inference: {type: mock, max_concurrent: 16, mock: {token_seconds: 0.02, longest: 100}, sampling: {max_new_tokens: 1000}}
 training: {backend: mock, batch_size: 16, max_steps: 20, optimizer: mock}
 weights: {type: mock}
@@ -37,17 +35,6 @@ environments: [{name: numbers, type: mock, reward: mock}]
 evaluation: {samples: 8, before: false, after: false}
 trackers: []
 """
-
-
-def manager() -> Manager:
-    """The installed plugins and the mocks."""
-    components = (
-        *mocks.areal_platforms(), *mocks.areal_models(), *mocks.areal_inference_engines(),
-        *mocks.areal_trainer_backends(), *mocks.areal_optimizers(), *mocks.areal_weight_transports(),
-        *mocks.areal_environments(), *mocks.areal_rewards(), *mocks.areal_executors(), *mocks.areal_trackers(),
-    )  # fmt: skip
-    record = PluginRecord("mocks", State.READY, components=components, module=mocks)
-    return Manager([*Manager.discover().plugins, record])
 
 
 class Log:
@@ -124,12 +111,6 @@ class Scene:
         return (self.folder / name / "metrics.jsonl").read_bytes()
 
 
-def run_virtually(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` on a virtual clock."""
-    with asyncio.Runner(loop_factory=lambda: make_loop(virtual=True)) as runner:
-        return runner.run(main)
-
-
 @pytest.fixture(scope="session")
 def plugins() -> Manager:
     return manager()
@@ -141,7 +122,7 @@ def scene(tmp_path: Path, plugins: Manager) -> Scene:
 
 
 @pytest.fixture
-def virtually() -> Callable[[Coroutine[Any, Any, T]], T]:
+def virtually() -> Callable[..., Any]:
     """Runs a coroutine on a virtual clock."""
     return run_virtually
 

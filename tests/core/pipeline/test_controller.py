@@ -11,7 +11,7 @@ name: staged
 seed: 1
 model: mock
 platform: mock
-executor: {type: mock, mock: {seconds: {train: 1.0, publish: 0.1, prepare: 0.1}}}
+executor: {type: mock, mock: {latency: {train: 1.0, publish: 0.1, prepare: 0.1}}}
 inference: {type: mock, max_concurrent: 16, mock: {token_seconds: 0.02, longest: 100}, sampling: {max_new_tokens: 1000}}
 training: {backend: mock, batch_size: 16, optimizer: mock}
 weights: {type: mock}
@@ -25,10 +25,13 @@ stages:
 """
 
 LATENCIES = {
-    "training is slow": ("executor.mock.seconds={train: 3.0, publish: 0.3, prepare: 0.2, commit: 0.1}",),
-    "generation is slow": ("inference.mock.token_seconds=0.3", "inference.mock.load_seconds=0.5"),
-    "rewards are slow": ("environments=[{type: mock, reward: mock, reward_seconds: 20}]", "inference.max_concurrent=4"),
-    "weights are slow": ("executor.mock.seconds={train: 0.1, publish: 1.0, prepare: 4.0, commit: 2.0}",),
+    "training is slow": ("executor.mock.latency={train: 3.0, publish: 0.3, prepare: 0.2, commit: 0.1}",),
+    "generation is slow": ("inference.mock.token_seconds=0.3", "inference.mock.latency.load_weights=0.5"),
+    "rewards are slow": (
+        "environments=[{type: mock, reward: mock, latency: {run: {distribution: uniform, most: 20}}}]",
+        "inference.max_concurrent=4",
+    ),
+    "weights are slow": ("executor.mock.latency={train: 0.1, publish: 1.0, prepare: 4.0, commit: 2.0}",),
     "all workers are several": ("resources={infer: {num_gpus: 3}, rollout: {cpus: 4}}", "inference.max_concurrent=8"),
 }
 
@@ -71,7 +74,7 @@ def test_waiting_trains_on_everything_that_was_generated(scene):
 def test_dropping_counts_what_was_too_old_and_replaces_it(scene):
     scene.run(
         "pipeline={max_staleness: 1, on_stale: drop}", "inference.mock={token_seconds: 0.2, longest: 200, shortest: 2}",
-        "executor.mock.seconds={train: 0.1}", "inference.max_concurrent=64",
+        "executor.mock.latency={train: 0.1}", "inference.max_concurrent=64",
     )  # fmt: skip
     dropped = sum(line.get("dropped/stale", 0) for line in scene.lines("metrics.jsonl"))
     events = [event for event in scene.log.events if event.kind == "dropped"]

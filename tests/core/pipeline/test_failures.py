@@ -102,7 +102,7 @@ def test_a_rollout_worker_may_die_while_a_stage_begins(scene, workers):
 
 def test_an_engine_that_comes_back_serves_the_current_weights_only(scene):
     """The mock trainer refuses tokens of wrong weights, and the buffer tokens older than their admission."""
-    scene.run(SLOW, "pipeline.max_staleness=1", "executor.mock.seconds.start=3.5", meddle=killing("engine-0", times=2))
+    scene.run(SLOW, "pipeline.max_staleness=1", "executor.mock.latency.start=3.5", meddle=killing("engine-0", times=2))
     assert max(line["lag/max"] for line in scene.lines("metrics.jsonl")) <= 1
 
 
@@ -146,21 +146,21 @@ def test_a_lost_trainer_fails_the_run_at_once(scene):
 
 
 def test_a_trainer_that_raises_fails_the_run_with_its_error_and_a_checkpoint(scene):
-    with pytest.raises(RunFailed, match="trainer/mock: train step 7: RuntimeError: told to fail at step 7"):
-        scene.run("training.mock.fails_at=7")
+    with pytest.raises(RunFailed, match="trainer/mock: train step 7: RuntimeError: told to fail at call 8 of train"):
+        scene.run("training.mock.faults=[{method: train, call: 8}]")
     assert scene.checkpoint(7).is_dir()
 
 
 def test_a_step_that_failed_is_done_again_after_a_resume(scene):
     with pytest.raises(RunFailed):
-        scene.run("training.mock.fails_at=7")
+        scene.run("training.mock.faults=[{method: train, call: 8}]")
     scene.run(resume=scene.checkpoint(7))
     assert trained(scene) == list(range(80))
 
 
 def test_a_reward_that_always_raises_fails_the_run_with_its_error(scene):
     with pytest.raises(RunFailed, match=r"11 of the last 50 groups failed.*reward/mock: score .*RuntimeError: told to"):
-        scene.run("environments=[{type: mock, reward: {type: mock, raises: true}}]")
+        scene.run("environments=[{type: mock, reward: {type: mock, faults: [{method: score, times: null}]}}]")
 
 
 def test_a_group_that_always_fails_is_tried_again_and_then_replaced(scene):
@@ -183,14 +183,14 @@ def test_bad_input_is_not_tried_again(scene):
 
 
 def test_a_transfer_that_fails_once_is_tried_again(scene):
-    summary = scene.run("weights.mock={fails_at: 6, failures: 2}")
+    summary = scene.run("weights.mock.faults=[{method: receive, call: 7, times: 2}]")
     assert summary.outcome == "done"
     assert scene.log.kinds().count("weights-failed") == 2
 
 
 def test_a_transfer_that_keeps_failing_fails_the_run_and_no_engine_has_the_version(scene):
-    with pytest.raises(RunFailed, match=r"transport mock: told to fail at version 0\.6"):
-        scene.run("weights.mock={fails_at: 6, failures: 9}")
+    with pytest.raises(RunFailed, match=r"transport mock: told to fail at call 9 of receive"):
+        scene.run("weights.mock.faults=[{method: receive, call: 7, times: 9}]")
     assert scene.checkpoint(6).is_dir() or scene.checkpoint(7).is_dir()
 
 
@@ -210,7 +210,7 @@ def test_nothing_is_asked_of_a_trainer_whose_collective_exchange_broke_off(scene
         trainer.call = stick
 
     with pytest.raises(RunFailed, match="told to fail"):
-        scene.run("weights.mock.fails_at=5", "executor.mock.seconds.publish=0", meddle=meddle)
+        scene.run("weights.mock.faults=[{method: receive, call: 6}]", "executor.mock.latency.publish=0", meddle=meddle)
     assert asked[-1] == ("publish", "0.5")
     assert not list((scene.folder / "run" / "checkpoints").glob("*"))
 
@@ -327,7 +327,7 @@ def test_observers_hear_the_life_of_a_run_in_order(scene):
 
 
 def test_a_tracker_that_raises_does_not_end_the_run(scene):
-    summary = scene.run("trackers=[{type: mock, raises: true}]")
+    summary = scene.run("trackers=[{type: mock, faults: [{method: log, times: null}]}]")
     assert summary.outcome == "done"
     assert "observer-failed" in scene.log.kinds()
 

@@ -10,7 +10,7 @@ from areal_core.errors import CheckpointError
 from areal_core.pipeline import checkpoint
 
 SLOW = "inference.mock.token_seconds=0.1"
-DROP = ("pipeline={max_staleness: 1, on_stale: drop}", "executor.mock.seconds={train: 0.1}")
+DROP = ("pipeline={max_staleness: 1, on_stale: drop}", "executor.mock.latency={train: 0.1}")
 EVERY = "checkpoint={every: 4, keep: 100}"
 
 
@@ -49,7 +49,7 @@ name: staged
 seed: 1
 model: mock
 platform: mock
-executor: {type: mock, mock: {seconds: {train: 1.0}}}
+executor: {type: mock, mock: {latency: {train: 1.0}}}
 inference: {type: mock, max_concurrent: 16, mock: {token_seconds: 0.1, longest: 50}}
 training: {backend: mock, batch_size: 16, optimizer: mock}
 weights: {type: mock}
@@ -120,7 +120,7 @@ def test_a_run_that_is_stopped_between_two_stages_goes_on_with_the_next(scene, w
             if text == when and scene.controller is not None and not scene.controller._run.stop.asked:
                 asyncio.get_running_loop().call_soon(scene.controller.stop, "enough")
 
-    stopped = scene.run("executor.mock.seconds={begin_stage: 1, publish: 1}", spec=STAGES, log=Stops())
+    stopped = scene.run("executor.mock.latency={begin_stage: 1, publish: 1}", spec=STAGES, log=Stops())
     assert stopped.steps == (4 if when == "stage reinforce" else 0)
     if stopped.steps:
         scene.run(spec=STAGES, resume=checkpoint.latest(scene.folder / "run"))
@@ -140,7 +140,7 @@ def test_the_bound_holds_after_a_resume(scene):
     assert max(line["lag/max"] for line in scene.lines("metrics.jsonl")) <= 2
 
 
-AHEAD = ("checkpoint={every: 4, keep: 100}", "pipeline.max_staleness=4", "executor.mock.seconds={train: 8}", SLOW)
+AHEAD = ("checkpoint={every: 4, keep: 100}", "pipeline.max_staleness=4", "executor.mock.latency={train: 8}", SLOW)
 SMALLER = {
     "a smaller bound": ("pipeline.max_staleness=1",),
     "no staleness": ("pipeline.max_staleness=0",),

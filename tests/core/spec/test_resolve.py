@@ -181,3 +181,25 @@ def test_options_that_cannot_be_used_are_the_plugins_fault(errors, complete, ext
     reward = d.RewardDescriptor(name="bad", summary="x", factory="areal_spec_fakes:make", options=options)
     found = errors(complete.replace("gsm8k", "gsm8k, reward: bad"), manager=extended(reward))
     assert [entry.split()[0] for entry in found] == ["plugin-failed"]
+
+
+def test_a_plugin_may_be_an_installed_module_by_its_name(tmp_path):
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("plugins: [areal_plugins.testing.mocks]\nobjective: mock\n")
+    found = examine(spec)
+    assert not [finding for finding in found.findings if "mock" in finding.message]
+    assert found.resolved["plugins"] == ["areal_plugins.testing.mocks"]
+
+
+def test_a_plugin_module_that_does_not_exist_is_a_finding_where_it_is_named(tmp_path):
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("plugins: [no_such_module]\n")
+    (finding,) = [finding for finding in examine(spec).findings if finding.code == "import-failed"]
+    assert "no_such_module" in finding.message
+    assert finding.location.line == 1
+
+
+def test_an_installed_plugin_that_a_spec_names_as_well_is_loaded_once(tmp_path):
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("plugins: [areal_plugins.builtin]\nobjective: grpo\n")
+    assert "ambiguous-component" not in {finding.code for finding in examine(spec).findings}
