@@ -13,7 +13,6 @@ Conflicts = Iterator[tuple[int, Conflict]]
 def run_conflicts(stages: Sequence[Scene]) -> Conflicts:
     """What has an effect in no stage."""
     yield from unreached_evaluation(stages)
-    yield from unreached_queue(stages)
 
 
 def unreached_evaluation(stages: Sequence[Scene]) -> Conflicts:
@@ -31,19 +30,3 @@ def unreached_evaluation(stages: Sequence[Scene]) -> Conflicts:
         message = f"the run ends before step {every}, the first that is evaluated"
         reads = ("evaluation.every", "evaluation.before", "evaluation.after", "training.max_steps")
         yield index, conflict("no-evaluation", message, *reads, hint="evaluate more often, or write `after: true`")
-
-
-def unreached_queue(stages: Sequence[Scene]) -> Conflicts:
-    """The bound on staleness limits the groups under way too; demonstrations do not age."""
-    limits = []
-    for scene in stages:
-        spec, objective = scene.spec, scene.capabilities("objective")
-        size, groups = spec.pipeline.queue_size, spec.training.batch_size // spec.objective.group_size
-        admitted = (spec.pipeline.max_staleness + 1) * groups
-        if objective is None or objective.source != "generate" or size == "auto" or not 0 < admitted < size:
-            return
-        limits.append((admitted, size))
-    index, (admitted, size) = max(enumerate(limits), key=lambda item: item[1])
-    message = f"queue_size {size} is never reached: max_staleness admits {admitted} groups"
-    reads = ("pipeline.queue_size", "pipeline.max_staleness", "training.batch_size", "objective.group_size")
-    yield index, conflict("queue-beyond-staleness", message, *reads, hint=f"at most {admitted}, or auto")

@@ -93,7 +93,6 @@ def test_a_shipped_example_that_no_longer_loads(spec):
         ("resources: {infer: {num_gpus: 4, num_nodes: 1, gpus_per_node: 8}}", "contradictory-sizes"),
         ("resources: {infer: {num_gpus: 4, parallel: {dp: 2}}}", "wrong-world-size"),
         ("training: {batch_size: 64}\npipeline: {queue_size: 2}", "queue-too-small"),
-        ("pipeline: {max_staleness: 0, queue_size: 512}", "queue-beyond-staleness"),
         ("inference: {sampling: {max_new_tokens: 1024}}\nmodel: {type: tiny, max_positions: 512}", "answers-too-long"),
         ("inference: {sampling: {min_new_tokens: 9, max_new_tokens: 8}}", "lengths-crossed"),
     ],
