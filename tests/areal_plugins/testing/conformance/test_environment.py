@@ -144,7 +144,9 @@ class Moody(Guess):
     last = None
 
     async def run(self, task, session):
-        bored, Moody.last = Moody.last == (task.prompt, session.seed), (task.prompt, session.seed)
+        this = (task.prompt, session.seed)
+        bored = Moody.last == this
+        Moody.last = None if bored else this
         return Score((await super().run(task, session)).value, {"bored": float(bored)})
 
 
