@@ -50,7 +50,10 @@ class TensorboardTracker:
     def _started(self, step: int) -> Any:
         """The writer; a new one hides all figures from `step` on that are there already."""
         if self._writer is None:
-            self._writer = self._open(str(self._directory), purge_step=step, flush_secs=self._flush_seconds)
+            lives = len(list(self._directory.glob("events.*")))  # files are named by the second: a resume is quicker
+            self._writer = self._open(
+                str(self._directory), purge_step=step, flush_secs=self._flush_seconds, filename_suffix=f".{lives}"
+            )
         return self._writer
 
 

@@ -44,8 +44,10 @@ class TrackerConformance(Conformance):
         return lambda: subject.build(TrackerContext(RunInfo("conformance", folder, 3, spec)))
 
     def test_it_takes_a_whole_run(self, make: Callable[[], Tracker]) -> None:
-        """Steps, evaluations and groups of a run are taken without an error, in the order that they come."""
-        _told(make())
+        """Steps, evaluations and groups are taken without an error, an evaluation before the first step, too."""
+        tracker = make()
+        tracker.evaluation(0, {"accuracy/math": 0.25})
+        _told(tracker)
 
     def test_it_takes_figures_that_are_not_finite(self, make: Callable[[], Tracker]) -> None:
         """Figures that are not finite, and names with signs in them, do not end the record."""
@@ -100,14 +102,14 @@ class TrackerConformance(Conformance):
         """A second life in the same run directory takes up the record, and loses nothing of it."""
         _told(make())
         before = _sizes(folder)
-        _told(make(), first=3)
+        _told(make(), steps=(3,))
         lost = [name for name, size in before.items() if _sizes(folder).get(name, -1) < size]
         assert not lost, f"a resume shortens {', '.join(lost)}"
 
 
-def _told(tracker: Tracker, first: int = 1) -> None:
-    """Two steps of a run, from step `first`."""
-    for step in (first, first + 1):
+def _told(tracker: Tracker, steps: tuple[int, ...] = (1, 2)) -> None:
+    """These steps of a run, and its end."""
+    for step in steps:
         tracker.group(_group(step))
         tracker.log(step, METRICS)
         tracker.evaluation(step, {"accuracy/math": 0.5})
