@@ -19,6 +19,15 @@ from areal_core.descriptors import KINDS
 if TYPE_CHECKING:
     from areal_plugins.testing.conformance.base import Case, Conformance
     from areal_plugins.testing.conformance.engine import EngineConformance
+    from areal_plugins.testing.conformance.environment import EnvironmentConformance
+    from areal_plugins.testing.conformance.executor import ExecutorConformance
+    from areal_plugins.testing.conformance.model import ModelConformance
+    from areal_plugins.testing.conformance.objective import ObjectiveConformance
+    from areal_plugins.testing.conformance.optimizer import OptimizerConformance
+    from areal_plugins.testing.conformance.parallelism import ParallelismConformance
+    from areal_plugins.testing.conformance.platform import PlatformConformance
+    from areal_plugins.testing.conformance.reward import RewardConformance
+    from areal_plugins.testing.conformance.tracker import TrackerConformance
     from areal_plugins.testing.conformance.trainer import TrainerConformance
     from areal_plugins.testing.conformance.transport import TransportConformance
 
@@ -29,7 +38,23 @@ _PLACES = {path.partition(":")[2]: path for path in CLASSES.values()} | {
     name: f"{__name__}.base:{name}" for name in ("Case", "Conformance")
 }
 
-__all__ = ["CLASSES", "Case", "Conformance", "EngineConformance", "TrainerConformance", "TransportConformance"]
+__all__ = [
+    "CLASSES",
+    "Case",
+    "Conformance",
+    "EngineConformance",
+    "EnvironmentConformance",
+    "ExecutorConformance",
+    "ModelConformance",
+    "ObjectiveConformance",
+    "OptimizerConformance",
+    "ParallelismConformance",
+    "PlatformConformance",
+    "RewardConformance",
+    "TrackerConformance",
+    "TrainerConformance",
+    "TransportConformance",
+]
 
 
 def conformance_class(kind: str) -> type[Conformance]:
