@@ -18,7 +18,7 @@ from areal_plugins.builtin.executors import LocalOptions
 from areal_plugins.builtin.executors.inline import InlineExecutor
 from areal_plugins.builtin.executors.local import LocalExecutor
 from areal_plugins.testing.conformance import ExecutorConformance
-from areal_plugins.testing.conformance.running import rule_name, run
+from areal_plugins.testing.conformance.running import run
 
 
 class TestBuiltIn(ExecutorConformance):
@@ -233,7 +233,7 @@ def failed(cls):
         capabilities=ExecutorCapabilities(processes=processes),
     )
     only = OF_PROCESSES if processes else RULES
-    return {r.rule: r.cause for r in run(Brief, descriptor, only=only) if r.outcome == "failed"}
+    return {r.test: r.cause for r in run(Brief, descriptor, only=only) if r.outcome == "failed"}
 
 
 def test_executors_whose_handles_pass_everything_on_keep_every_rule():
@@ -248,4 +248,4 @@ def test_there_is_a_broken_executor_for_every_rule():
 @pytest.mark.parametrize("rule", BROKEN)
 def test_an_executor_that_breaks_a_rule_fails_that_rule_alone(rule):
     found = failed(BROKEN[rule])
-    assert list(found) == [rule_name(rule)], found
+    assert list(found) == [rule], found

@@ -12,7 +12,7 @@ from areal_plugins import ObjectiveCapabilities, ObjectiveDescriptor
 from areal_plugins.builtin import objectives
 from areal_plugins.testing import mocks
 from areal_plugins.testing.conformance import Case, ObjectiveConformance
-from areal_plugins.testing.conformance.running import rule_name, run
+from areal_plugins.testing.conformance.running import run
 
 
 class TestBuiltIn(ObjectiveConformance):
@@ -157,7 +157,7 @@ def failed(cls):
         factory=f"{__name__}:{cls.__name__}",
         capabilities=ObjectiveCapabilities(),
     )
-    return {r.rule: r.cause for r in run(ObjectiveConformance, descriptor, only=RULES) if r.outcome == "failed"}
+    return {r.test: r.cause for r in run(ObjectiveConformance, descriptor, only=RULES) if r.outcome == "failed"}
 
 
 def test_the_policy_gradient_keeps_every_rule():
@@ -171,4 +171,4 @@ def test_there_is_a_broken_objective_for_every_rule():
 @pytest.mark.parametrize("rule", BROKEN)
 def test_an_objective_that_breaks_a_rule_fails_that_rule_alone(rule):
     found = failed(BROKEN[rule])
-    assert list(found) == [rule_name(rule)], found
+    assert list(found) == [rule], found

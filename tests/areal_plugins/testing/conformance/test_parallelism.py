@@ -8,7 +8,7 @@ import torch
 from areal_plugins import ParallelismCapabilities, ParallelismDescriptor
 from areal_plugins.testing import mocks
 from areal_plugins.testing.conformance import ParallelismConformance
-from areal_plugins.testing.conformance.running import rule_name, run
+from areal_plugins.testing.conformance.running import run
 
 
 class TestMock(ParallelismConformance):
@@ -80,7 +80,7 @@ def failed(cls):
         factory=f"{__name__}:{cls.__name__}",
         capabilities=ParallelismCapabilities(axis=getattr(cls, "axis", "toy")),
     )
-    return {r.rule: r.cause for r in run(ParallelismConformance, descriptor, only=RULES) if r.outcome == "failed"}
+    return {r.test: r.cause for r in run(ParallelismConformance, descriptor, only=RULES) if r.outcome == "failed"}
 
 
 def test_a_plain_parallelism_keeps_every_rule():
@@ -94,4 +94,4 @@ def test_there_is_a_broken_parallelism_for_every_rule():
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_parallelism_that_breaks_a_rule_fails_that_rule_alone(rule):
     found = failed(BROKEN[rule])
-    assert list(found) == [rule_name(rule)], found
+    assert list(found) == [rule], found

@@ -9,7 +9,7 @@ import pytest
 from areal_plugins import PlatformCapabilities, PlatformDescriptor
 from areal_plugins.testing import mocks
 from areal_plugins.testing.conformance import PlatformConformance
-from areal_plugins.testing.conformance.running import rule_name, run
+from areal_plugins.testing.conformance.running import run
 
 
 class TestBuiltIn(PlatformConformance):
@@ -84,7 +84,7 @@ def failed(cls):
         factory=f"{__name__}:{cls.__name__}",
         capabilities=PlatformCapabilities(visible_devices="TOY_DEVICES"),
     )
-    return {r.rule: r.cause for r in run(PlatformConformance, descriptor, only=RULES) if r.outcome == "failed"}
+    return {r.test: r.cause for r in run(PlatformConformance, descriptor, only=RULES) if r.outcome == "failed"}
 
 
 def test_a_plain_platform_keeps_every_rule():
@@ -98,4 +98,4 @@ def test_there_is_a_broken_platform_for_every_rule():
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_platform_that_breaks_a_rule_fails_that_rule_alone(rule):
     found = failed(BROKEN[rule])
-    assert list(found) == [rule_name(rule)], found
+    assert list(found) == [rule], found
