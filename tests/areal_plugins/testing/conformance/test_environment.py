@@ -219,17 +219,8 @@ def areal_environments():
 RULES = [name for name in vars(EnvironmentConformance) if name.startswith("test_")]
 
 
-def _rules(cls):
-    """All; a process of its own is started for those alone that it may tell from others."""
-    return (
-        RULES if cls in (Guess, Local) else [rule for rule in RULES if "another_process" not in rule or "cross" in rule]
-    )
-
-
-def failed(cls):
-    return {
-        r.test: r.cause for r in run(EnvironmentConformance, descriptor(cls), only=_rules(cls)) if r.outcome == "failed"
-    }
+def failed(cls, only=tuple(RULES)):
+    return {r.test: r.cause for r in run(EnvironmentConformance, descriptor(cls), only=only) if r.outcome == "failed"}
 
 
 def test_an_environment_of_two_turns_keeps_every_rule():
@@ -241,6 +232,6 @@ def test_there_is_a_broken_environment_for_every_rule():
 
 
 @pytest.mark.parametrize("rule", BROKEN)
-def test_an_environment_that_breaks_a_rule_fails_that_rule_alone(rule):
-    found = failed(BROKEN[rule])
+def test_an_environment_that_breaks_a_rule_fails_that_rule_alone(rule, asked):
+    found = failed(BROKEN[rule], asked(rule, {rule}, RULES))
     assert list(found) == [rule], found

@@ -161,21 +161,14 @@ class Isolated(RewardConformance):
         return evolve(samples[0], finish="abort")
 
 
-def _rules(cls):
-    """All; a process of its own is started for those alone that it may tell from others."""
-    return (
-        RULES if cls in (Right, Local) else [rule for rule in RULES if "another_process" not in rule or "cross" in rule]
-    )
-
-
-def failed(cls):
+def failed(cls, only=tuple(RULES)):
     descriptor = RewardDescriptor(
         name=cls.__name__.lower(),
         summary="an odd one",
         factory=f"{__name__}:{cls.__name__}",
         capabilities=RewardCapabilities(isolated=cls is Patient),
     )
-    found = [r for r in run(Isolated, descriptor, only=_rules(cls)) if r.outcome == "failed"]
+    found = [r for r in run(Isolated, descriptor, only=only) if r.outcome == "failed"]
     return {r.test: r.cause for r in found}
 
 
@@ -188,8 +181,8 @@ def test_there_is_a_broken_reward_for_every_rule():
 
 
 @pytest.mark.parametrize("rule", BROKEN)
-def test_a_reward_that_breaks_a_rule_fails_that_rule_alone(rule):
-    found = failed(BROKEN[rule])
+def test_a_reward_that_breaks_a_rule_fails_that_rule_alone(rule, asked):
+    found = failed(BROKEN[rule], asked(rule, {rule}, RULES))
     assert list(found) == [rule], found
 
 
