@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 import os
 import sys
 import warnings
@@ -15,7 +16,7 @@ from attrs import evolve, frozen
 
 from areal_core import API_VERSION, ENTRY_POINT_GROUP, hookspecs, installed
 from areal_core.descriptors import KINDS, Component
-from areal_core.errors import PluginError
+from areal_core.errors import ArealError, PluginError
 from areal_core.hookspecs import COMPONENT_HOOKS
 from areal_core.known_plugins import KNOWN, SYNONYMS
 from areal_core.local import is_module, load_plugin
@@ -221,8 +222,7 @@ def _judge(source: _Source) -> PluginRecord:
         hooks, deprecated = _registered(module)
         components = tuple(_collect(hooks))
     except _Rejected as error:
-        way_out = f"install a version of {source.distribution or source.entry} for plugin API {API_VERSION}"
-        return source.record(State.API_MISMATCH, cause=str(error), way_out=way_out)
+        return source.record(State.API_MISMATCH, cause=str(error), way_out=_replacement(source))
     except (Exception, SystemExit) as error:
         return source.record(State.IMPORT_FAILED, cause=_root_cause(error), way_out=_retry(source))
     heavy = sorted(set(HEAVY) & (set(sys.modules) - before))
@@ -256,12 +256,20 @@ def _registered(module: Any) -> tuple[pluggy.PluginManager, tuple[str, ...]]:
         manager.check_pending()
     except pluggy.PluginValidationError as error:
         raise _Rejected(_hook_problem(module, str(error))) from error
+    called = {caller.name for caller in manager.get_hookcallers(module) or ()}
+    for name in _hook_names():
+        if name not in called and inspect.isfunction(getattr(module, name, None)):
+            raise _Rejected(f"{name} is never called: it has no @hookimpl")
     return manager, tuple(str(warning.message) for warning in told)
 
 
 def _collect(manager: pluggy.PluginManager) -> Iterator[Component[Any]]:
     for kind, hook in COMPONENT_HOOKS.items():
-        for returned in getattr(manager.hook, hook)():
+        caller = getattr(manager.hook, hook)
+        found = caller()
+        if not found and caller.get_hookimpls():
+            found = [None]  # pluggy leaves it out: a `return` was forgotten
+        for returned in found:
             yield from _checked(kind, hook, returned)
 
 
@@ -282,13 +290,17 @@ def _checked(kind: str, hook: str, returned: Any) -> Iterator[Component[Any]]:
 
 def _hook_problem(module: Any, message: str) -> str:
     """pluggy's message, with the nearest hook for each name that does not exist."""
-    known = [name for name in vars(hookspecs) if name.startswith("areal_")]
+    known = _hook_names()
     parser = pluggy.PluginManager(ENTRY_POINT_GROUP)
     for name in dir(module):
         if parser.parse_hookimpl_opts(module, name) is not None and name not in known:
             near = _nearest(name, known)
             return f"there is no hook {name}" + (f"; did you mean `{near[0]}`?" if near else "")
     return " ".join(message.split())
+
+
+def _hook_names() -> list[str]:
+    return [name for name in vars(hookspecs) if name.startswith("areal_")]
 
 
 def _nearest(name: str, candidates: Sequence[str]) -> list[str]:
@@ -301,10 +313,13 @@ def _root_cause(error: BaseException) -> str:
     """The innermost cause with the place it was raised at."""
     while error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__):
         error = error.__cause__ or error.__context__ or error
+    if isinstance(error, SyntaxError) and error.filename:  # raised at no line of the file that it is about
+        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
-    place = f" ({last.tb_frame.f_code.co_filename}:{last.tb_lineno})" if last else ""
+    told = isinstance(error, ArealError)  # on purpose, and says what it is about
+    place = f" ({last.tb_frame.f_code.co_filename}:{last.tb_lineno})" if last and not told else ""
     return f"{type(error).__name__}: {error}{place}"
 
 
@@ -312,7 +327,16 @@ def _retry(source: _Source) -> str:
     """A command that shows the whole traceback."""
     if source.distribution or is_module(source.entry):
         return f"see the traceback with: python -c 'import {source.entry.partition(':')[0]}'"
+    if not Path(source.entry).is_file():
+        return f"write {source.entry}, or name a file that is there"
     return f"see the traceback with: python {source.entry}"
+
+
+def _replacement(source: _Source) -> str:
+    """What a user can do about a plugin that breaks the API; who names a file can mend it."""
+    if source.distribution or is_module(source.entry):
+        return f"install a version of {source.distribution or source.entry} for plugin API {API_VERSION}"
+    return f"mend {source.entry}"
 
 
 def _broken(plugin: PluginRecord) -> Missing:

@@ -91,7 +91,9 @@ def test_a_hook_that_raises_is_that_plugins_fault(discover):
     assert "ZeroDivisionError" in record.cause
 
 
-@pytest.mark.parametrize("returned", [[EngineDescriptor(name="e", summary="", factory="a:b")], ["text"], "text", 5])
+@pytest.mark.parametrize(
+    "returned", [[EngineDescriptor(name="e", summary="", factory="a:b")], ["text"], "text", 5, None]
+)
 def test_wrong_return_types_are_refused_by_name(discover, returned):
     record = discover(_entry("wrong", lambda: plugin(areal_rewards=returned))).plugins[0]
     assert record.state is State.API_MISMATCH
@@ -195,7 +197,23 @@ def test_a_local_file_is_a_plugin(tmp_path):
 def test_a_local_file_that_does_not_exist_is_an_import_failure(tmp_path):
     record = Manager.discover([str(tmp_path / "none.py")]).plugins[-1]
     assert record.state is State.IMPORT_FAILED
-    assert "no such plugin file" in record.cause
+    assert record.cause.endswith("no such plugin file")
+    assert record.way_out.startswith("write ")
+
+
+def test_a_syntax_error_is_placed_in_the_file_that_has_it(tmp_path):
+    file = tmp_path / "broken.py"
+    file.write_text("\n1 +\n")
+    assert Manager.discover([str(file)]).plugins[-1].cause == f"SyntaxError: invalid syntax ({file}:2)"
+
+
+def test_who_names_a_file_that_breaks_the_api_mends_it(tmp_path):
+    file = tmp_path / "bare.py"
+    file.write_text("def areal_rewards():\n    return []\n")
+    record = Manager.discover([str(file)]).plugins[-1]
+    assert record.state is State.API_MISMATCH
+    assert record.cause == "areal_rewards is never called: it has no @hookimpl"
+    assert record.way_out == f"mend {file}"
 
 
 def test_discovery_imports_nothing_heavy():
