@@ -70,10 +70,19 @@ def component_data(entry: Registered) -> dict[str, Any]:
 
 
 def options_data(descriptor: Component[Any]) -> Iterator[dict[str, Any]]:
-    """What a spec may write: each key's type in words, its default, its bounds and what it is for."""
+    """What a spec may write: each key's type in words, its default, its bounds and what it is for.
+
+    Raises:
+        PluginError: the options cannot be imported, or are none that a spec can be read into.
+    """
     from areal_core.spec import forms  # the plain list needs no options
+    from areal_core.spec.catalog import options_problem
 
     cls: Any = descriptor.options
+    if problem := options_problem(descriptor):
+        raise PluginError(
+            f"{descriptor.kind}/{descriptor.name}", problem, "use attrs.frozen, and types that are imported"
+        )
     hints = forms.hints(cls)
     for option in attrs.fields(cls):
         yield {

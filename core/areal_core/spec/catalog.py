@@ -11,6 +11,7 @@ from areal_core.descriptors import Component
 from areal_core.errors import PluginError
 from areal_core.manager import Manager, State
 from areal_core.requirements import pip_line, unmet_requirements
+from areal_core.spec import forms
 from areal_core.spec.findings import Report
 from areal_core.spec.node import SpecPath
 
@@ -47,7 +48,7 @@ class Catalog:
         if registered is None:
             self._missing(kind, name, path)
             return None
-        if problem := _options_problem(registered.descriptor):
+        if problem := options_problem(registered.descriptor):
             self.report.error("plugin-failed", f"{problem}; {registered.plugin.origin} must change that", path)
             return None
         return registered.descriptor
@@ -62,7 +63,7 @@ class Catalog:
             registered = self.manager.find(kind, name)
         except PluginError:
             return None
-        if registered is None or _options_problem(registered.descriptor):
+        if registered is None or options_problem(registered.descriptor):
             return None
         return registered.descriptor.options
 
@@ -85,10 +86,15 @@ class Catalog:
             self.report.error(_CODES[missing.state], missing.message, path, missing.way_out)
 
 
-def _options_problem(component: Component[Any]) -> str:
+def options_problem(component: Component[Any]) -> str:
     """What keeps a component's options from being read; empty when they can be."""
     address = f"{component.kind}/{component.name}"
     try:
-        return "" if has(component.options) else f"the options of {address} are no attrs class"
+        if not has(component.options):
+            return f"the options of {address} are no attrs class"
+        forms.hints(component.options)
     except PluginError as error:
         return f"{address}: {error.problem}"
+    except Exception as error:  # a name that only a type checker imports, as a plugin's annotations may have it
+        return f"the types of the options of {address} cannot be resolved: {type(error).__name__}: {error}"
+    return ""

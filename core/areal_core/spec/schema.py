@@ -14,6 +14,7 @@ from attrs import NOTHING, Factory, define, field, fields, has
 from areal_core.known_plugins import KNOWN
 from areal_core.manager import Manager
 from areal_core.spec import forms
+from areal_core.spec.catalog import options_problem
 from areal_core.spec.model import FileSpec, Spec, StageSpec
 from areal_core.spec.node import SpecPath
 from areal_core.spec.resolved import unstructured
@@ -159,8 +160,8 @@ class _Build:
     def _component(self, kind: str, name: str) -> Schema:
         """A reference to a component's private options."""
         registered = self.manager.find(kind, name)
-        options = registered.descriptor.options if registered else None
-        properties = self.properties(options, ("options",), ()) if options and has(options) else {}
+        known = registered is not None and not options_problem(registered.descriptor)
+        properties = self.properties(registered.descriptor.options, ("options",), ()) if registered and known else {}
         summary = {"description": registered.descriptor.summary} if registered else {}
         self.definitions[f"{kind}.{name}"] = {**summary, **_object(properties)}
         return {"$ref": f"#/$defs/{kind}.{name}"}

@@ -70,6 +70,26 @@ def test_options_that_cannot_be_imported_are_their_components_fault_alone(capsys
     assert "No module named 'no_such_module'" in next(c["cause"] for c in found if c["name"] == "mine")
 
 
+@pytest.mark.parametrize(
+    ("options", "cause"),
+    [
+        ("class Options: pass", "are no attrs class"),
+        ("@attrs.frozen\nclass Options:\n    n: 'Elsewhere' = 0", "cannot be resolved: NameError: name 'Elsewhere'"),
+    ],
+)
+def test_options_that_cannot_be_read_are_their_components_fault_alone(capsys, tmp_path, options, cause):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        f"import attrs\nfrom areal_plugins import RewardDescriptor, hookimpl\n{options}\n"
+        "@hookimpl\ndef areal_rewards():\n"
+        "    return [RewardDescriptor(name='mine', summary='', factory='a:b', options=Options)]\n"
+    )
+    found = json.loads(shown(capsys, "list", "--json", "--plugin", str(file)))["components"]
+    assert cause in next(c["cause"] for c in found if c["name"] == "mine")
+    assert next(c["state"] for c in found if c["name"] == "exact") == "ready"
+    assert cause in shown(capsys, "show", "reward/mine", "--plugin", str(file))
+
+
 # --- new ---------------------------------------------------------------------------------------------------
 
 

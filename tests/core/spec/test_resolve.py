@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
+from attrs import frozen
 from ruamel.yaml import YAML
 
 from areal_core import descriptors as d
@@ -176,7 +177,14 @@ def test_a_broken_plugin_is_an_error_only_for_the_spec_that_names_it(write, comp
     assert (finding.code, "libx.so" in finding.message) == ("import-failed", True)
 
 
-@pytest.mark.parametrize("options", [int, "no_such_module:Options"])
+@frozen
+class Unresolved:
+    """Options with a type that only a type checker would import."""
+
+    n: Elsewhere = 0  # noqa: F821
+
+
+@pytest.mark.parametrize("options", [int, "no_such_module:Options", Unresolved])
 def test_options_that_cannot_be_used_are_the_plugins_fault(errors, complete, extended, options):
     reward = d.RewardDescriptor(name="bad", summary="x", factory="areal_spec_fakes:make", options=options)
     found = errors(complete.replace("gsm8k", "gsm8k, reward: bad"), manager=extended(reward))
