@@ -41,12 +41,14 @@ def build(ref: ModuleRef, context: Any) -> Any:
 
     Raises:
         PluginError: its module cannot be imported, or its options do not fit; names the component.
-        ComponentError: its factory raised (errors raised on purpose pass as they are).
+        ComponentError: its factory raised (errors raised on purpose pass as they are), or returned nothing.
 
     """
     factory, options = load(ref), _options(ref)
     with blaming(title(ref), "build"):
-        return factory(options, context)
+        if (made := factory(options, context)) is None:
+            raise TypeError(f"its factory {ref.factory!r} returned None")
+        return made
 
 
 def load(ref: ModuleRef) -> Factory:

@@ -87,6 +87,11 @@ def test_a_factory_that_raises_is_blamed_by_name() -> None:
         build(ref("crash"), None)
 
 
+def test_a_factory_that_returns_nothing_is_blamed_by_name() -> None:
+    with pytest.raises(ComponentError, match=r"reward/toy: build: TypeError: its factory .*:nothing' returned None"):
+        build(ref("nothing"), None)
+
+
 def test_an_input_error_passes_as_it_is() -> None:
     with pytest.raises(InputError, match=r"model/config\.json: is not JSON"):
         build(ref("refuse"), None)

@@ -156,3 +156,7 @@ def refuse(_options: object, _context: object) -> None:
 
 def crash(_options: object, _context: object) -> None:
     raise ZeroDivisionError("in the factory")
+
+
+def nothing(_options: object, _context: object) -> None:
+    """A factory without a `return`."""
