@@ -74,7 +74,9 @@ class RewardConformance(Conformance):
     def test_verdicts_are_finite_scores(self, make: Callable[[], Reward], samples: list[Sample]) -> None:
         """A verdict is a `Score` of finite numbers."""
         for sample, verdict in zip(samples, self._verdicts(make, samples), strict=True):
-            assert _is_sound(verdict), f"the verdict on {sample.answer!r} is {verdict!r}"
+            assert _is_sound(verdict), (
+                f"the verdict on {sample.answer!r} is {verdict!r}, which is no Score of finite numbers"
+            )
 
     def test_the_same_sample_gets_the_same_verdict(self, make: Callable[[], Reward], samples: list[Sample]) -> None:
         """Judged again, a sample gets the verdict that it got."""
@@ -119,7 +121,7 @@ class RewardConformance(Conformance):
                 return {name: await _outcome(reward, Sample(task, str(task.prompt), ODD[name])) for name in ODD}
 
         for name, outcome in self._run(judge).items():
-            assert _is_sound(outcome), f"an answer that is {name} gets {outcome!r}"
+            assert _is_sound(outcome), f"an answer that is {name} gets {outcome!r}, which is no Score of finite numbers"
 
     def test_a_verification_ends_at_its_time_out(
         self, subject: Subject, make: Callable[[], Reward], samples: list[Sample], request: pytest.FixtureRequest

@@ -76,6 +76,11 @@ class Infinite(Right):
         return Score(float("inf")) if score.value else score
 
 
+class Bare(Right):
+    async def score(self, sample):
+        return 1.0
+
+
 class Bored(Right):
     def __init__(self, options, context):
         self.seen = set()
@@ -184,6 +189,11 @@ def test_there_is_a_broken_reward_for_every_rule():
 def test_a_reward_that_breaks_a_rule_fails_that_rule_alone(rule, asked):
     found = failed(BROKEN[rule], asked(rule, {rule}, RULES))
     assert list(found) == [rule], found
+
+
+def test_a_verdict_that_is_no_score_is_told_what_it_should_be():
+    (cause,) = failed(Bare, ["test_verdicts_are_finite_scores"]).values()
+    assert cause.endswith("is 1.0, which is no Score of finite numbers")
 
 
 def test_an_isolated_reward_must_bring_a_sample_that_takes_for_ever():
