@@ -10,14 +10,16 @@ from typing import Any
 
 from attrs import NOTHING, Factory, fields, has
 
-from areal_core import contexts, hookspecs, protocols
-from areal_core.descriptors import KINDS
+from areal_core import contexts, data, hookspecs, protocols
+from areal_core.descriptors import KINDS, CheckContext
+from areal_core.errors import Finding
 from areal_core.hookspecs import COMPONENT_HOOKS
 from areal_core.spec import forms, model
 from areal_core.spec.sections import PRIVATE
 
 PAGES = [Path(__file__).with_name(name) for name in ("spec.md", "plugins.md")]
 OBSERVERS = [name for name in vars(hookspecs) if name.startswith("areal_") and name not in COMPONENT_HOOKS.values()]
+RECORDS = (data.Task, data.Message, data.Reply, data.Sample, data.Score, CheckContext, Finding)
 BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
@@ -35,6 +37,12 @@ def table(name: str) -> Iterator[str]:
     """The rows of a class's keys, of the hooks, or of what a kind of component is."""
     if name in ("hooks", "observers"):
         yield from hooks(name)
+        return
+    if name == "session":
+        yield from ("| `Session` | what it does |", "|---|---|", *methods(protocols.Session))
+        return
+    if name == "records":
+        yield from records()
         return
     if name.startswith("kind_"):
         yield from kind(name.removeprefix("kind_"))
@@ -83,6 +91,13 @@ def hooks(which: str) -> Iterator[str]:
         yield f"| `{name}{signature(hook)}` | {sentence(hook)} |"
 
 
+def records() -> Iterator[str]:
+    """What the components that are written most often take and make."""
+    yield from ("| record | fields | what it is |", "|---|---|---|")
+    for cls in RECORDS:
+        yield f"| `{cls.__name__}` | {', '.join(f'`{f.name}`' for f in fields(cls))} | {sentence(cls)} |"
+
+
 def kind(name: str) -> Iterator[str]:
     """What a kind's descriptor, factory and live component are."""
     descriptor = KINDS[name]
@@ -116,7 +131,9 @@ def methods(cls: Any) -> Iterator[str]:
 def signature(function: Callable[..., Any]) -> str:
     """Arguments and result as the source spells them, without `self`."""
     found = inspect.signature(function)
-    arguments = [f"{p.name}: {p.annotation}" for p in found.parameters.values() if p.name != "self"]
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    parameters = [p for p in found.parameters.values() if p.name != "self"]
+    arguments = [f"{stars.get(p.kind, '')}{p.name}: {p.annotation}" for p in parameters]
     return f"({', '.join(arguments)})" + (f" -> {found.return_annotation}" if found.return_annotation != "None" else "")
 
 
