@@ -201,3 +201,11 @@ def test_a_local_file_that_does_not_exist_is_an_import_failure(tmp_path):
 def test_discovery_imports_nothing_heavy():
     assert managing.HEAVY[0] == "torch"
     assert all(not plugin.warnings for plugin in Manager.discover().plugins if plugin.name == "builtin")
+
+
+def test_what_a_plugin_prints_is_no_part_of_our_output(tmp_path, capsys):
+    file = tmp_path / "loud.py"
+    file.write_text("print('hello')\n")
+    Manager.discover([str(file)])
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "hello\n")
