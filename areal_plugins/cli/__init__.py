@@ -7,10 +7,13 @@ Exit codes: 0 done, 1 the run failed (or a fault of ours, with its traceback), 2
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
+from math import isfinite, isnan
 from typing import Any
 
 from areal_core.errors import ArealError, SpecError
@@ -38,9 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         parser.print_help(sys.stderr)
         return 2
+    _escape_what_cannot_be_shown()
     try:
         code: int = args.module.main(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by whoever started us
+            sys.stdout.flush()
     except ArealError as error:
         print(_message(error), file=sys.stderr)
         return error.exit_code
@@ -48,8 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output is gone (`| head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _silence()
+        print(f"error: output: {error.strerror}", file=sys.stderr)
+        return 1
     return code
 
 
@@ -66,10 +77,44 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
 
 
 def dumped(data: Any) -> str:
-    """Machine-readable output."""
+    """Machine-readable output: JSON in whatever standard output can show."""
     import json  # the text needs none
 
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    data = _finite(data)
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(data, indent=2)
+    return text
+
+
+def in_utf8() -> None:
+    """Standard output as specs are read, whatever the terminal."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _escape_what_cannot_be_shown() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _silence() -> None:
+    """Nothing more is written, by Python at its end neither."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _finite(data: Any) -> Any:
+    """JSON has no infinities: they are texts, as YAML writes them; NaN is null."""
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    if isinstance(data, float) and not isfinite(data):
+        return None if isnan(data) else ".inf" if data > 0 else "-.inf"
+    return data
 
 
 def _parser(command: str, shown: Sequence[str]) -> argparse.ArgumentParser:

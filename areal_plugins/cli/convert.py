@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 
-from areal_plugins.cli import dumped
+from areal_core.errors import InputError
+from areal_plugins.cli import dumped, in_utf8
 from areal_plugins.cli.migrate import write_whole
 from areal_plugins.convert import FRAMEWORKS, Conversion, Entry, Facts, convert
+from areal_plugins.convert.render import one_line
 
 EXAMPLES = """\
 examples:
@@ -43,22 +46,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Write the spec, and list what became of each key."""
     conversion = convert(args.framework, args.file, Facts(args.tasks, args.processes))
+    if args.output and os.path.realpath(args.output) == os.path.realpath(args.file):
+        raise InputError(f"-o {args.output}", "is the config itself, which would be lost", "write the spec elsewhere")
     if args.output:
         write_whole(args.output, conversion.text)
     if args.json:
         print(dumped(conversion.as_data()))
         return 0
     if not args.output:
+        in_utf8()
         print(conversion.text, end="")
     print(*_story(conversion), sep="\n", file=sys.stderr)
     return 0
 
 
 def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise ValueError(text)
-    return count
+    if not text.isdecimal() or len(text) > 18 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return int(text)
 
 
 def _story(conversion: Conversion) -> Iterator[str]:
@@ -66,7 +71,7 @@ def _story(conversion: Conversion) -> Iterator[str]:
         entries = [entry for entry in conversion.entries if entry.fate == fate]
         if entries:
             yield f"{heading}:"
-            yield from (f"  {_told(entry)}" for entry in entries)
+            yield from (f"  {one_line(_told(entry))}" for entry in entries)
 
 
 def _told(entry: Entry) -> str:

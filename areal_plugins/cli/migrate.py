@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from areal_core.errors import InputError
+from areal_plugins.cli import in_utf8
 from areal_plugins.migrate import MIGRATIONS, Migrated, migrate
 
 EXAMPLES = """\
@@ -41,6 +43,7 @@ def main(args: argparse.Namespace) -> int:
     elif args.output:
         write_whole(args.output, migrated.text)
     elif not args.write:
+        in_utf8()
         print(migrated.text, end="")
     return 0
 
@@ -52,15 +55,31 @@ def write_whole(file: str, text: str) -> None:
         InputError: it cannot be written.
     """
     target = Path(os.path.realpath(file))
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        beside.write_text(text, encoding="utf-8")
-        if target.exists():
-            beside.chmod(target.stat().st_mode & 0o777)
-        beside.replace(target)
+        if target.exists() and not target.is_file():  # a device or a pipe is written to, and not replaced
+            Path(file).write_text(text, encoding="utf-8")
+        else:
+            _replace(target, text)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise InputError(file, f"cannot be written: {error.strerror}") from None
+
+
+def _replace(target: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(prefix=".areal-", dir=target.parent)  # new, whatever else lies there
+    beside = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        beside.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _story(spec: str, migrated: Migrated) -> list[str]:

@@ -5,10 +5,12 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from areal_core.errors import Finding, Location, Severity
 from areal_core.spec import codes
@@ -62,4 +64,4 @@ def _place(location: Location) -> dict[str, Any]:
 def _uri(file: str) -> str:
     """Relative paths stay relative, so that a host can match them with its files."""
     path = Path(file)
-    return path.as_uri() if path.is_absolute() else path.as_posix()
+    return path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from areal_core.manager import Manager
 from areal_core.spec.schema import schema
+from areal_plugins.cli import dumped
 
 EXAMPLES = """\
 examples:
@@ -25,5 +25,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print the schema."""
-    print(json.dumps(schema(Manager.discover(args.plugin)), indent=2, ensure_ascii=False))
+    print(dumped(schema(Manager.discover(args.plugin))))
     return 0

@@ -79,11 +79,19 @@ def _entry_of(rule: Rule, theirs: Theirs) -> list[Entry]:
     written = tuple(key for key in rule.keys if key in theirs)
     if not written and not any(key in theirs.defaults for key in rule.keys):
         return []
-    made = rule.make(theirs)
+    made = _made(rule, theirs)
     if isinstance(made, Partly):
         return [_entry(rule, written, made.value, theirs), _entry(rule, written, Lost(made.lost), theirs)]
     nothing = isinstance(made, Needless) and not written
     return [] if nothing else [_entry(rule, written, made, theirs)]
+
+
+def _made(rule: Rule, theirs: Theirs) -> Any:
+    """What the rule makes; a value of a kind that it cannot reckon with is lost, not all of the config."""
+    try:
+        return rule.make(theirs)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return Lost("cannot be worked out from what is written: our default holds")
 
 
 def _fits(key: str, rule: Rule) -> bool:
@@ -93,7 +101,7 @@ def _fits(key: str, rule: Rule) -> bool:
 def _entry_below(rule: Rule, key: str, theirs: Theirs) -> Entry:
     """What the rule makes of one of the keys that fit its pattern."""
     alone = evolve(theirs, values={rule.keys[0]: theirs.values[key]})
-    return _entry(rule, (key,), rule.make(alone), theirs)
+    return _entry(rule, (key,), _made(rule, alone), theirs)
 
 
 def _entry(rule: Rule, keys: tuple[str, ...], made: Any, theirs: Theirs) -> Entry:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite, isnan
 from textwrap import wrap
 from typing import Any
 
 from attrs import fields, frozen
 
+from areal_core.spec import load
 from areal_core.spec.model import Spec
 
 WIDTH = 116
-_PLAIN = re.compile(r"[A-Za-z_./][\w./+-]*(?: [\w./+-]+)*")
+_PLAIN = re.compile(r"[A-Za-z_./][\w./+-]*(?: [\w./+-]+)*", re.ASCII)
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
 
@@ -89,13 +91,14 @@ def _values(parts: Sequence[Value], depth: int, indent: int, dash: bool = False)
 
 def _line(part: Value, start: str, indent: int) -> Iterator[str]:
     text = f"{start} {scalar(part.value)}"
-    whole = f"{text}  # {part.origin}" + (f": {part.note}" if part.note else "")
+    note = one_line(part.note)
+    whole = f"{text}  # {part.origin}" + (f": {note}" if note else "")
     if len(whole) <= WIDTH:
         yield whole
         return
     pad = " " * indent
     yield f"{text}  # {part.origin}"
-    yield from (f"{pad}  # {line}" for line in wrap(part.note, WIDTH - indent - 4))
+    yield from (f"{pad}  # {line}" for line in wrap(note, WIDTH - indent - 4))
 
 
 def _given(comment: Comment) -> list[str]:
@@ -103,7 +106,7 @@ def _given(comment: Comment) -> list[str]:
 
 
 def _commented(text: str, pad: str) -> Iterator[str]:
-    first, *more = wrap(text, WIDTH - len(pad) - 2, break_long_words=False, break_on_hyphens=False) or [""]
+    first, *more = wrap(one_line(text), WIDTH - len(pad) - 2, break_long_words=False, break_on_hyphens=False) or [""]
     yield f"{pad}# {first}"
     yield from (f"{pad}#   {line}" for line in more)
 
@@ -119,8 +122,25 @@ def scalar(value: Any) -> str:
         return "{" + ", ".join(f"{scalar(key)}: {scalar(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(scalar, value)) + "]"
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+    if isinstance(value, str) and _is_plain(value):
         return value
+    if isinstance(value, float) and not isfinite(value):
+        return ".nan" if isnan(value) else ".inf" if value > 0 else "-.inf"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return f"{value:.1f}"
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return _escaped(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def one_line(text: str) -> str:
+    """`text` for a comment or a terminal: no line ends in it, and no control character acts."""
+    return _escaped(re.sub(r"\s+", " ", text))
+
+
+def _is_plain(text: str) -> bool:
+    """Whether it needs no quotes: `.inf` and `...` do, and the words that are no texts in YAML 1.1."""
+    return bool(_PLAIN.fullmatch(text)) and text.lower() not in _WORDS and text != "..." and load.scalar(text) == text
+
+
+def _escaped(text: str) -> str:
+    """What YAML forbids or folds, as it is written within double quotes."""
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)

@@ -6,6 +6,7 @@ file goes: `package` stands for the import package, `dot-` for a leading dot. Te
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from string import Template
@@ -27,7 +28,7 @@ def write(names: Names, parent: Path) -> list[Path]:
         InputError: the directory exists, or cannot be written.
     """
     folder = parent / names.distribution
-    if folder.exists():
+    if os.path.lexists(folder):
         raise InputError(str(folder), "exists already", "choose another name, or another place by --dir")
     files = {folder / path: text for path, text in render(names).items()}
     try:

@@ -14,6 +14,9 @@ from areal_core.errors import InputError
 from areal_core.hookspecs import COMPONENT_HOOKS
 from areal_core.known_plugins import KNOWN
 from areal_core.manager import Manager
+from areal_core.spec.load import scalar
+
+_LONGEST = 64
 
 _FORM = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -81,6 +84,10 @@ def checked(kind: str, name: str, manager: Manager) -> Names:
     if not _FORM.fullmatch(name):
         problem = "a name is made of small letters, digits and single hyphens, and starts with a letter"
         raise InputError(f"name {name!r}", problem, _names_near(name))
+    if len(name) > _LONGEST:
+        raise InputError(f"name {name[:_LONGEST]!r}...", f"a name has {_LONGEST} characters at most")
+    if not isinstance(scalar(name), str):
+        raise InputError(f"name {name!r}", "is no text in YAML, where specs name it", f"try `{name}-{kind}`")
     if (bare := re.sub(r"^areal-plugins?-", "", name)) != name:
         raise InputError(f"name {name!r}", "the prefix is added to the distribution by itself", f"try `{bare}`")
     if owner := _owner(kind, name, manager):

@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -218,9 +219,10 @@ def _judge(source: _Source) -> PluginRecord:
         return source.record(State.BLOCKED, cause=reason, way_out="unset the variable")
     before = set(sys.modules)
     try:
-        module = source.load()
-        hooks, deprecated = _registered(module)
-        components = tuple(_collect(hooks))
+        with redirect_stdout(sys.stderr):  # what a plugin prints is no part of our output, which may be JSON
+            module = source.load()
+            hooks, deprecated = _registered(module)
+            components = tuple(_collect(hooks))
     except _Rejected as error:
         return source.record(State.API_MISMATCH, cause=str(error), way_out=_replacement(source))
     except (Exception, SystemExit) as error:

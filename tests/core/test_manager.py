@@ -219,3 +219,11 @@ def test_who_names_a_file_that_breaks_the_api_mends_it(tmp_path):
 def test_discovery_imports_nothing_heavy():
     assert managing.HEAVY[0] == "torch"
     assert all(not plugin.warnings for plugin in Manager.discover().plugins if plugin.name == "builtin")
+
+
+def test_what_a_plugin_prints_is_no_part_of_our_output(tmp_path, capsys):
+    file = tmp_path / "loud.py"
+    file.write_text("print('hello')\n")
+    Manager.discover([str(file)])
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "hello\n")

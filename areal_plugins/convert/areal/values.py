@@ -188,7 +188,7 @@ def evaluates(theirs: Theirs) -> bool:
 
 def test_path(theirs: Theirs) -> Any:
     """`environments.0.test_path`: JSON Lines."""
-    return meaning.records(theirs["valid_dataset.path"], "test")
+    return meaning.records(theirs["valid_dataset.path"], "test") if evaluates(theirs) else Needless("no valid_dataset")
 
 
 def after(theirs: Theirs) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
+
 from areal_core.contexts import ModuleRef
 from areal_core.errors import Finding, PluginError
 from areal_core.spec.findings import Report, locate, tidy
@@ -26,7 +29,8 @@ def _of_stage(draft: Draft) -> list[Finding]:
 
 def _import(part: Part, report: Report) -> None:
     try:
-        load(ModuleRef(part.kind, part.name, part.descriptor.factory, ""))
+        with redirect_stdout(sys.stderr):  # what it prints is no part of our output, which may be JSON
+            load(ModuleRef(part.kind, part.name, part.descriptor.factory, ""))
     except PluginError as error:
         cause = error.__cause__
         tell = report.unavailable if isinstance(cause, ImportError) else report.error

@@ -79,14 +79,14 @@ def did_you_mean(name: str, candidates: Sequence[str]) -> str | None:
 def render(finding: Finding) -> str:
     """The finding as text, with the excerpt and carets under what is meant."""
     location = finding.location
-    place = str(location) if location else finding.dotted or "spec"
-    head = f"{place}: {finding.severity.value}[{finding.code}]: {finding.message}"
+    place, hint = str(location) if location else finding.dotted or "spec", _harmless(finding.hint or "")
+    head = _harmless(f"{place}: {finding.severity.value}[{finding.code}]: {finding.message}")
     if location is None or not location.excerpt.strip():
-        return f"{head}\n  {finding.hint}" if finding.hint else head
+        return f"{head}\n  {hint}" if hint else head
     location = _clipped(location)
     margin = f"{location.line} | "
     pointer = f"{' ' * len(str(location.line))} | {_blank(location)}{_carets(location)}"
-    return "\n".join((head, margin + location.excerpt, f"{pointer} {finding.hint or ''}".rstrip()))
+    return "\n".join((head, margin + location.excerpt, f"{pointer} {hint}".rstrip()))
 
 
 def count_line(findings: Sequence[Finding]) -> str:
@@ -97,6 +97,11 @@ def count_line(findings: Sequence[Finding]) -> str:
     return ", ".join(parts + ([f"{unavailable} unavailable"] if unavailable else []))
 
 
+def _harmless(text: str) -> str:
+    """Without the characters that would act on a terminal: a quoted text may hold any."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
 def _place(finding: Finding) -> tuple[str, int, int, str, str]:
     place = finding.location or Location("", 0, 0)
     return place.file, place.line, place.column, finding.code, finding.message
@@ -105,7 +110,7 @@ def _place(finding: Finding) -> tuple[str, int, int, str, str]:
 def _clipped(location: Location, most: int = 110) -> Location:
     """A long line cut to what surrounds the place."""
     first = max(0, location.column - 1 - most // 2) if len(location.excerpt) > most else 0
-    excerpt = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in location.excerpt[first:][:most])
+    excerpt = _harmless(location.excerpt[first:][:most])
     return evolve(location, excerpt=excerpt, column=location.column - first)
 
 

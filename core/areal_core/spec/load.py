@@ -162,11 +162,15 @@ class _Builder:
             self._error("ambiguous-number", message, composed, f"write {sign}{digits}, or {sign}0o{digits}")
             return UNKNOWN
         try:
-            return _yaml().constructor.construct_object(composed)
+            value = _yaml().constructor.construct_object(composed)
         except (ValueError, KeyError, OverflowError, YAMLError):
             kind = str(composed.tag).removeprefix(_STANDARD)
             self._error("bad-value", f"{_short(composed.value)} cannot be read as {kind}", composed)
             return UNKNOWN
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:  # no message to a worker can hold it
+            self._error("bad-value", f"{_short(composed.value)} has more than 64 bits", composed)
+            return UNKNOWN
+        return value
 
     def _mapping(self, composed: MappingNode, depth: int) -> dict[str, Node]:
         mapping: dict[str, Node] = {}

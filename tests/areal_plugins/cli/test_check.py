@@ -204,3 +204,10 @@ RUN = closed(
 )
 SARIF = closed(["version", "runs"], **{"$schema": TEXT}, version={"const": "2.1.0"}, runs=several(RUN))
 """What SARIF 2.1.0 (sections 3.13 to 3.49) says of the objects and properties that are used."""
+
+
+def test_a_sarif_address_is_a_uri(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "a b#%.yaml", "--format", "sarif"]) == 2
+    place = json.loads(capsys.readouterr().out)["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "a%20b%23%25.yaml"

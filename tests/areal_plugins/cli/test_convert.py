@@ -55,3 +55,37 @@ def test_what_makes_no_sense_is_refused(arguments):
 def test_a_file_that_is_not_there_is_an_error(capsys):
     assert main(["convert", "verl", "gone.yaml"]) == 2
     assert "error[no-such-file]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["theirs.yaml", "./theirs.yaml", "link.yaml"])
+def test_the_config_itself_is_never_overwritten(tmp_path, capsys, output):
+    (tmp_path / "link.yaml").symlink_to("theirs.yaml")
+    assert main(["convert", "trl", "theirs.yaml", "-o", output]) == 2
+    assert "would be lost" in capsys.readouterr().err
+    assert (tmp_path / "theirs.yaml").read_text() == CONFIG
+
+
+def test_a_count_is_a_whole_number(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["convert", "trl", "theirs.yaml", "--tasks", "x"])
+    assert end.value.code == 2
+    assert "'x' is no whole number" in capsys.readouterr().err
+
+
+def test_keys_with_control_characters_do_not_act_on_the_terminal(tmp_path, capsys):
+    (tmp_path / "theirs.yaml").write_text('"k\\e[2J": 1\n')
+    assert main(["convert", "trl", "theirs.yaml"]) == 0
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+
+
+def test_json_holds_no_infinities(tmp_path, capsys):
+    (tmp_path / "theirs.yaml").write_text("temperature: .inf\nbeta: .nan\n")
+    assert main(["convert", "trl", "theirs.yaml", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["carried"]
+    values = {
+        entry["keys"][0]: entry["value"]
+        for entry in entries
+        if entry["to"] in ("objective.kl", "inference.sampling.temperature")
+    }
+    assert values == {"temperature": ".inf", "beta": None}

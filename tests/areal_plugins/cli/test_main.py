@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -137,3 +141,43 @@ def test_python_m_areal_plugins_is_the_command(tmp_path):
     )
     assert done.returncode == 2
     assert "error[no-such-file]" in done.stdout
+
+
+@pytest.fixture
+def started(tmp_path):
+    """The command in a process of its own, with `environ` on top."""
+    (tmp_path / "spec.yaml").write_text('name: "é"\nbadé: 1\n', encoding="utf-8")
+
+    def run(shell: str, **environ: str) -> subprocess.CompletedProcess:
+        line = f"{shlex.quote(sys.executable)} -m areal_plugins {shell}"
+        return subprocess.run(
+            line, shell=True, cwd=tmp_path, env={**os.environ, **environ}, capture_output=True, check=False
+        )
+
+    return run
+
+
+def test_a_terminal_that_shows_only_ascii_gets_escapes(started):
+    done = started("check spec.yaml", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (2, b"")
+    assert b"bad\\xe9" in done.stdout
+
+
+def test_json_stays_json_where_only_ascii_is_shown(started):
+    done = started("check spec.yaml --format json", PYTHONIOENCODING="ascii")
+    assert any("badé" in finding["message"] for finding in json.loads(done.stdout)["specs"][0]["findings"])
+
+
+def test_a_spec_is_printed_in_utf_8_whatever_the_terminal(started):
+    assert started("migrate spec.yaml", PYTHONIOENCODING="ascii").stdout.decode() == 'name: "é"\nbadé: 1\n'
+
+
+def test_a_closed_standard_output_is_no_traceback(started):
+    done = started("plugins list >&-")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_named(started):
+    done = started("plugins list >/dev/full")
+    assert (done.returncode, done.stderr) == (1, b"error: output: No space left on device\n")

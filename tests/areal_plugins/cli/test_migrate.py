@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from areal_plugins.cli import main
@@ -57,3 +60,21 @@ def test_a_version_of_the_future_is_a_located_error(tmp_path, capsys):
 def test_a_place_that_cannot_be_written_is_an_error(capsys):
     assert main(["migrate", "spec.yaml", "-o", "missing/new.yaml"]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_device_is_written_to_and_not_replaced():
+    assert main(["migrate", "spec.yaml", "-o", "/dev/null"]) == 0
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_link_that_lies_beside_the_file_is_not_followed(tmp_path):
+    (tmp_path / f".new.yaml.{os.getpid()}").symlink_to("elsewhere")
+    assert main(["migrate", "spec.yaml", "-o", "new.yaml"]) == 0
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path, capsys):
+    (tmp_path / "folder").mkdir()
+    assert main(["migrate", "spec.yaml", "-o", "folder"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "spec.yaml"]

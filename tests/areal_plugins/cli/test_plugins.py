@@ -164,3 +164,19 @@ def test_a_directory_that_exists_is_not_touched(capsys, tmp_path):
 def test_a_place_that_cannot_be_written_is_bad_input(capsys, tmp_path):
     (tmp_path / "file").write_text("")
     assert "cannot be written" in refused(capsys, "new", "mine", "--kind", "reward", "--dir", str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("a" * 300, "64 characters"), ("true", "`true-reward`"), ("null", "no text")]
+)
+def test_a_name_that_no_file_or_spec_can_bear_is_refused(tmp_path, capsys, name, problem):
+    assert cli.main(["plugins", "new", name, "--kind", "reward", "--dir", str(tmp_path)]) == 2
+    assert problem in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_where_the_project_would_stand_is_not_followed(tmp_path, capsys):
+    (tmp_path / "areal-plugin-mine").symlink_to("elsewhere")
+    assert cli.main(["plugins", "new", "mine", "--kind", "reward", "--dir", str(tmp_path)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert not (tmp_path / "elsewhere").exists()

@@ -99,3 +99,7 @@ def test_megatron_becomes_the_backend_that_shards_and_is_reported(meant, lost):
     text = "actor: {backend: 'megatron:d2t2'}\n"
     assert meant("areal", text, "training.backend") == "fsdp2"
     assert "actor.backend" in lost("areal", text)
+
+
+def test_without_a_validation_set_no_file_of_one_is_named(meant):
+    assert meant("areal", "train_dataset: {path: a/b}", "environments.0.test_path") is None

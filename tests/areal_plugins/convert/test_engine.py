@@ -116,3 +116,21 @@ def test_no_key_has_two_rules_for_one_place(name):
 def test_every_default_of_theirs_is_read_by_a_rule(name):
     table = framework(name)
     assert set(table.defaults) <= {key for rule in table.rules for key in rule.keys}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key"),
+    [
+        ("trl", "top_k: abc", "top_k"),
+        ("trl", "report_to: 5", "report_to"),
+        ("trl", "reward_funcs: [1]", "reward_funcs"),
+        ("trl", "num_generations: 0\nmax_steps: '5x'", "max_steps"),
+        ("trl", "per_device_train_batch_size: ${oc.env:N}", "per_device_train_batch_size"),
+        ("verl", "trainer: {nnodes: two}", "trainer.nnodes"),
+        ("areal", "gconfig: {n_samples: many}", "gconfig.n_samples"),
+    ],
+)
+def test_a_value_that_cannot_be_reckoned_with_is_lost_alone(converted, name, text, key):
+    conversion = converted(name, text)
+    assert key in {key for entry in conversion.of("lost") for key in entry.keys}
+    assert conversion.of("default")

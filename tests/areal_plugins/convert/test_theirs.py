@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from areal_core.errors import InputError, SpecError
 from areal_plugins.convert.theirs import Facts, read
 
 
@@ -63,3 +64,53 @@ def test_a_launch_script_is_read_by_its_overrides(values):
 def test_null_and_absence_take_the_frameworks_default(values):
     found = values("a: null\n", a=1, b=2)
     assert (found["a"], found["b"], found["c"]) == (1, 2, None)
+
+
+def test_a_value_that_cannot_be_read_is_an_error(values):
+    with pytest.raises(SpecError, match="octal"):
+        values("a: 0123\n")
+
+
+def test_references_that_double_each_other_are_refused(values):
+    text = "a0: xxxxxxxxxx\n" + "".join(f"a{n}: {f'${{a{n - 1}}}' * 4}\n" for n in range(1, 14))
+    with pytest.raises(InputError, match="bring in more than"):
+        values(text)
+
+
+def test_a_reference_that_leads_back_stays_as_it_is_written(values):
+    assert values("a: ${b}${b}\nb: ${a}${a}\n").values["a"] == "${a}${a}" * 2
+
+
+def test_a_long_chain_of_references_stays_as_it_is_written(values):
+    chain = values("".join(f"a{n}: ${{a{n - 1}}}\n" for n in range(3000, 0, -1)) + "a0: x\n").values
+    assert chain["a3000"].startswith("${a")
+
+
+def test_many_empty_lines_are_read_in_no_time(values):
+    assert values("a: 1" + "\n" * 200_000).values == {"a": 1}
+
+
+def test_a_command_within_yaml_makes_it_no_launch_script(values):
+    assert values("a: |\n  x=1\nb: 2\n").values == {"a": "x=1\n", "b": 2}
+
+
+def test_a_quoted_number_is_one_where_their_default_is(values):
+    read_ = values("a: '4'\nb: '4'\nc: 'true'\n", a=1, b="x", c=1)
+    assert read_.values == {"a": 4, "b": "4", "c": "true"}
+
+
+def test_a_text_where_a_number_is_due_is_not_repeated(values):
+    given = values("a: ${oc.env:N}\n", a=1)["a"]
+    for reckon in (lambda: given * 2, lambda: 2 * given):
+        with pytest.raises(TypeError, match="no number"):
+            reckon()
+
+
+def test_defaults_of_a_shells_variables_are_kept(values):
+    assert values("python -m x a=${D:-/data}/b c=$E\n").values == {"a": "${env:D:-/data}/b", "c": "${env:E}"}
+
+
+def test_secrets_among_the_other_words_of_a_script_are_masked(values):
+    words = values('curl -H "Authorization: Bearer abc" --token abc --api-key=abc\npython -m x a=1\n').words
+    assert "abc" not in " ".join(words)
+    assert words[:3] == ("curl", "-H", "Authorization: ***")

@@ -61,3 +61,7 @@ def test_the_nearest_name_is_suggested_or_all_when_they_are_few():
     assert did_you_mean("aplha", ["alpha", "beta"]) == "did you mean `alpha`?"
     assert did_you_mean("zzz", ["beta", "alpha"]) == "there are: alpha, beta"
     assert did_you_mean("zzz", [f"k{i}" for i in range(40)]) is None
+
+
+def test_a_message_does_not_act_on_the_terminal():
+    assert "\x1b" not in render(Finding("c", "no \x1b[2J", hint="write \x1b[1m"))

@@ -109,6 +109,8 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_trouble(tmp_path):
         ("a: !mine {b: 1}\n", "unknown-tag", 1, "remove the tag"),
         ("a: !!int x\n", "bad-value", 1, None),
         ("a: " + "9" * 5000, "bad-value", 1, None),
+        ("a: 1" + "0" * 400, "bad-value", 1, None),
+        ("a: 18446744073709551616", "bad-value", 1, None),
         ("", "empty-spec", 1, "model: {type: hf"),
         ("# nothing\n", "empty-spec", 1, "model: {type: hf"),
         ("- a\n- b\n", "not-a-mapping", 1, "model: {type: hf"),
