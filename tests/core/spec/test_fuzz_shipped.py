@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
 
 from areal_core.errors import Severity
 from areal_core.known_plugins import KNOWN
@@ -163,6 +164,15 @@ class World:
         return examine(file, (), self.manager)
 
 
+class _Texts(SafeConstructor):
+    """A date is a text, as in JSON."""
+
+
+_Texts.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
+READER = YAML(typ="safe", pure=True)
+READER.Constructor = _Texts
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory) -> World:
     folder = tmp_path_factory.mktemp("specs")
@@ -181,7 +191,7 @@ def test_a_mutant_means_what_it_says_or_is_answered_with_located_findings(world,
     examined = world.examine(name, text)
     assert_located(examined)
     if not any(f.severity is Severity.ERROR or f.code == "missing-variable" for f in examined.findings):
-        written = YAML(typ="safe", pure=True).load(text)
+        written = READER.load(text)
         assert [error.message for error in world.validator.iter_errors(written)] == []
         assert_means(examined, written)
 
