@@ -8,9 +8,9 @@ from typing import Any
 from attrs import frozen
 
 from areal_core.descriptors import ModelShape
+from areal_core.pipeline.layout import axes, split
 from areal_core.spec.resolve import Draft
 from areal_plugins.builtin.trainer.activations import ON_PROCESSORS, activation_bytes, tokens_that_fit
-from areal_plugins.explain.layout import axes, split
 
 FORMATS = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number; `auto` is counted as float32, the most it may become."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from areal_core.pipeline.layout import axes
 from areal_core.spec.choose import Choice
 from areal_core.spec.resolve import Draft
-from areal_plugins.explain.layout import axes
 from areal_plugins.explain.memory import model_size
 
 

@@ -12,11 +12,13 @@ from attrs import evolve, frozen
 from areal_core.contexts import CriticPlan, LoraPlan, ModuleRef, ObjectiveContext, Place, WorkerSpec
 from areal_core.data import Sampling, WeightVersion
 from areal_core.errors import InputError
+from areal_core.pipeline import layout
+from areal_core.pipeline.layout import Slot
 from areal_core.pipeline.staleness import Bound
 from areal_core.pipeline.weights import Route
 from areal_core.protocols import Objective, Platform
 from areal_core.spec.experiment import Experiment, Selected, Stage
-from areal_core.spec.model import EvaluationSpec, LoraSpec, PipelineSpec, PoolSpec, SamplingSpec
+from areal_core.spec.model import EvaluationSpec, LoraSpec, PipelineSpec, SamplingSpec
 from areal_core.workers.build import build, make_ref
 from areal_core.workers.plans import (
     EnginePlan,
@@ -297,55 +299,44 @@ class _Workers:
         self._stage, self._spec = stage, stage.spec
         self._device = stage.platform.descriptor.capabilities.device
         self._platform: Platform = build(make_ref(stage.platform, experiment.files), None)
-        self._train, self._infer = axes(self._spec.resources.train), axes(self._spec.resources.infer)
+        self._trainers, self._engines = layout.trainers(self._spec), layout.engines(self._spec)
         processes = experiment.executor.descriptor.capabilities.processes
-        computing = self._spec.resources.train.devices + self._infer["dp"] if processes else 1
+        computing = len(self._trainers) + len(self._engines) if processes else 1
         self._threads = max(1, cores() // computing)
 
     def trainers(self, life: int) -> tuple[WorkerSpec, ...]:
         """One a rank; the group's n-th life meets at a place of its own."""
-        size = self._spec.resources.train.devices
+        size = len(self._trainers)
+        places = [self._place(slot, rank, size) for rank, slot in enumerate(self._trainers)]
         return tuple(
             self._worker(
-                f"trainer-{rank}" if size > 1 else "trainer",
+                slot.name,
                 "trainer",
-                evolve(self._place(rank, size, (rank,), self._train), rendezvous=self._meeting(size, life)),
+                evolve(place, rendezvous=self._meeting(size, life)),
                 self._spec.training.python,
             )
-            for rank in range(size)
+            for slot, place in zip(self._trainers, places, strict=True)
         )
 
     def engines(self) -> tuple[WorkerSpec, ...]:
-        """One a data-parallel replica; a replica's other axes are the engine's own affair."""
-        count = self._infer["dp"]
-        each = self._spec.resources.infer.devices // count
-        start = 0 if self._spec.placement == "colocated" else self._spec.resources.train.devices
-        within = {axis: size for axis, size in self._infer.items() if axis != "dp"}
-        return tuple(
-            self._worker(
-                f"engine-{index}",
-                "engine",
-                self._place(0, 1, tuple(range(start + index * each, start + (index + 1) * each)), within),
-                self._spec.inference.python,
-            )
-            for index in range(count)
-        )
+        python = self._spec.inference.python
+        return tuple(self._worker(slot.name, "engine", self._place(slot), python) for slot in self._engines)
 
     def rollouts(self) -> tuple[WorkerSpec, ...]:
-        count = self._spec.resources.rollout.cpus
-        return tuple(WorkerSpec(f"rollout-{index}", "rollout", Place(), resources={"cpu": 1}) for index in range(count))
+        slots = layout.rollouts(self._spec)
+        return tuple(WorkerSpec(slot.name, "rollout", Place(), resources={"cpu": 1}) for slot in slots)
 
     def _meeting(self, size: int, life: int) -> str:
         return f"file://{self._work}/trainer-{life}.meeting" if size > 1 else ""
 
-    def _place(self, rank: int, size: int, devices: tuple[int, ...], parallel: Mapping[str, int]) -> Place:
+    def _place(self, slot: Slot, rank: int = 0, size: int = 1) -> Place:
         return Place(
             rank=rank,
             size=size,
             device=self._device,
-            devices=() if self._device == "cpu" else devices,
+            devices=() if self._device == "cpu" else slot.devices,
             threads=self._threads,
-            parallel=parallel,
+            parallel=slot.parallel,
         )
 
     def _worker(self, name: str, role: str, place: Place, python: str | None) -> WorkerSpec:
@@ -353,20 +344,3 @@ class _Workers:
         if place.devices:
             resources[self._device] = float(len(place.devices))
         return WorkerSpec(name, role, place, self._platform.environment(place), python, resources)
-
-
-def axes(pool: PoolSpec) -> dict[str, int]:
-    """The size of each axis, `dp` among them: what is left over when others are named.
-
-    Raises:
-        InputError: the axes do not divide the devices.
-
-    """
-    given = {pool.parallel: pool.devices} if isinstance(pool.parallel, str) else dict(pool.parallel or {})
-    spread = 1
-    for axis, size in given.items():
-        spread *= 1 if axis == "dp" else size
-    given.setdefault("dp", max(1, pool.devices // spread))
-    if given["dp"] * spread != pool.devices:
-        raise InputError("resources", f"axes {given} do not multiply to {pool.devices} devices")
-    return given

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from areal_core.errors import InputError
 from areal_core.pipeline import compose as module
-from areal_core.pipeline.compose import axes, compose
+from areal_core.pipeline.compose import compose
 from areal_core.spec import load_experiment
-from areal_core.spec.model import PoolSpec
 
 SPEC = """
 name: composed
@@ -109,23 +107,3 @@ def test_ranks_of_a_trainer_meet_in_another_place_each_life(composed):
     first, again = composition.trainers(0), composition.trainers(1)
     assert [worker.place.rank for worker in first] == [0, 1]
     assert first[0].place.rendezvous == first[1].place.rendezvous != again[0].place.rendezvous
-
-
-@pytest.mark.parametrize(
-    ("pool", "expected"),
-    [
-        (PoolSpec(), {"dp": 1}),
-        (PoolSpec(num_gpus=4), {"dp": 4}),
-        (PoolSpec(num_gpus=4, parallel="dp"), {"dp": 4}),
-        (PoolSpec(num_gpus=4, parallel="tp"), {"tp": 4, "dp": 1}),
-        (PoolSpec(num_nodes=2, gpus_per_node=4, parallel={"tp": 4}), {"tp": 4, "dp": 2}),
-        (PoolSpec(num_gpus=8, parallel={"dp": 2, "tp": 4}), {"dp": 2, "tp": 4}),
-    ],
-)
-def test_what_no_axis_takes_is_data_parallel(pool, expected):
-    assert axes(pool) == expected
-
-
-def test_axes_that_do_not_fit_the_devices_are_an_error():
-    with pytest.raises(InputError, match="do not multiply to 4 devices"):
-        axes(PoolSpec(num_gpus=4, parallel={"dp": 3}))

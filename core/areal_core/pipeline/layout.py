@@ -1,0 +1,52 @@
+"""Which workers there are, and which devices each of them gets: a function of the spec alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from attrs import frozen
+
+from areal_core.spec.model import PoolSpec, Spec
+
+
+@frozen
+class Slot:
+    """A worker to be: the numbers of its devices, and the sizes of the axes it is on."""
+
+    name: str
+    devices: tuple[int, ...] = ()
+    parallel: Mapping[str, int] = {}
+
+
+def trainers(spec: Spec) -> list[Slot]:
+    """One a rank."""
+    pool = spec.resources.train
+    names = [f"trainer-{rank}" for rank in range(pool.devices)] if pool.devices > 1 else ["trainer"]
+    return [Slot(name, (rank,), axes(pool)) for rank, name in enumerate(names)]
+
+
+def engines(spec: Spec) -> list[Slot]:
+    """One a data-parallel replica; a replica's other axes are the engine's own affair."""
+    pool, sizes = spec.resources.infer, axes(spec.resources.infer)
+    first = 0 if spec.placement == "colocated" else spec.resources.train.devices
+    each, within = split(pool), {axis: size for axis, size in sizes.items() if axis != "dp"}
+    starts = range(first, first + sizes["dp"] * each, each)
+    return [Slot(f"engine-{i}", tuple(range(start, start + each)), within) for i, start in enumerate(starts)]
+
+
+def rollouts(spec: Spec) -> list[Slot]:
+    """They need no device."""
+    return [Slot(f"rollout-{index}") for index in range(spec.resources.rollout.cpus)]
+
+
+def axes(pool: PoolSpec) -> dict[str, int]:
+    """The size of each axis, `dp` among them: what is left over when others are named."""
+    given = dict(pool.axes)
+    given.setdefault("dp", max(1, pool.devices // split(pool)))
+    return given
+
+
+def split(pool: PoolSpec) -> int:
+    """Devices that share one copy of the model: the product of all axes but `dp`."""
+    return prod(max(1, size) for axis, size in pool.axes.items() if axis != "dp")
