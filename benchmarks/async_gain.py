@@ -116,7 +116,7 @@ def measure(options: argparse.Namespace, max_staleness: int, work: Path) -> Wind
 def calibrate(options: argparse.Namespace, work: Path, name: str) -> Saturation:
     """Both pools without the pipeline."""
     path = write_spec(spec(options, options.staleness, 1), work / f"{name}.yaml")
-    return saturate(path, work / name, ask, options.batches, options.seconds)
+    return saturate(path, work / name, ask, batches=2, seconds=options.seconds)
 
 
 def balanced(options: argparse.Namespace, work: Path) -> int:
@@ -182,13 +182,12 @@ def parse() -> argparse.Namespace:
         "--rows", type=int, help="answers that the engine works on at once; those that balance both pools"
     )
     parser.add_argument("--batch", type=int, help="trajectories a step")
-    parser.add_argument("--batches", type=int, default=6, help="different ones that a saturated trainer is given")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    options.steps = options.steps or (5 if options.quick else 20)
-    options.left_out = options.left_out or (3 if options.quick else 6)
+    options.steps = options.steps or (4 if options.quick else 20)
+    options.left_out = options.left_out or (2 if options.quick else 6)
     options.batch = options.batch or (64 if options.quick else 128)
-    options.seconds = options.seconds or (8.0 if options.quick else 20.0)
+    options.seconds = options.seconds or (6.0 if options.quick else 20.0)
     return options
 
 

@@ -16,11 +16,11 @@ from areal_core.errors import Finding
 from areal_core.hookspecs import COMPONENT_HOOKS
 from areal_core.spec import forms, model
 from areal_core.spec.sections import PRIVATE
+from areal_plugins.cli.inventory import BOUNDS
 
 PAGES = [Path(__file__).with_name(name) for name in ("spec.md", "plugins.md")]
 OBSERVERS = [name for name in vars(hookspecs) if name.startswith("areal_") and name not in COMPONENT_HOOKS.values()]
 RECORDS = (data.Task, data.Message, data.Reply, data.Sample, data.Score, CheckContext, Finding)
-BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
 def tables(page: str) -> str:

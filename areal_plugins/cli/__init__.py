@@ -145,9 +145,9 @@ class _Version(argparse.Action):
     """Looks the version up only when it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        from importlib.metadata import version
+        from areal_core import installed
 
-        print(f"areal-plugins {version('areal-plugins')}")
+        print(f"areal-plugins {installed.version('areal-plugins')}")
         parser.exit()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from areal_core.errors import InputError
 from areal_plugins.cli import dumped, in_utf8
-from areal_plugins.cli.migrate import write_whole
+from areal_plugins.cli.writing import write_whole
 from areal_plugins.convert import FRAMEWORKS, Conversion, Entry, Facts, convert
 from areal_plugins.convert.render import one_line
 

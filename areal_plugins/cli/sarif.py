@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from areal_core import installed
 from areal_core.errors import Finding, Location, Severity
 from areal_core.spec import codes
 from areal_plugins.builtin.codes import CODES as COMPONENT_CODES
@@ -24,13 +24,13 @@ def sarif(findings: Sequence[Finding]) -> dict[str, Any]:
 
     Hint, severity and the way through the spec are in a result's property bag, as `--format json` calls them.
     """
-    codes = sorted({finding.code for finding in findings})
+    found = sorted({finding.code for finding in findings})
     driver = {
         "name": "areal-plugins check",
-        "version": version("areal-plugins"),
-        "rules": [_rule(code) for code in codes],
+        "version": installed.version("areal-plugins"),
+        "rules": [_rule(code) for code in found],
     }
-    results = [_result(finding, codes.index(finding.code)) for finding in findings]
+    results = [_result(finding, found.index(finding.code)) for finding in findings]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from importlib.metadata import version
 
 from attrs import frozen
 
-from areal_core import API_VERSION
+from areal_core import API_VERSION, installed
 from areal_core.descriptors import KINDS
 from areal_core.errors import InputError
 from areal_core.hookspecs import COMPONENT_HOOKS
@@ -58,7 +57,10 @@ class Names:
 
     def values(self) -> dict[str, str]:
         """What templates may name."""
-        release = version("areal-plugins")
+        release = installed.version("areal-plugins")
+        if release is None:
+            problem = "is not installed, so that no project can depend on this version of it"
+            raise InputError("areal-plugins", problem, "pip install areal-plugins")
         extra = f"[{_EXTRA[self.kind]}]" if self.kind in _EXTRA else ""
         return {
             "api": str(API_VERSION),

@@ -7,13 +7,13 @@ imported only when a spec selects the component, in the process that needs it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from attrs import Factory, field, frozen
 
 from areal_core import API_VERSION
 from areal_core.errors import PluginError
+from areal_core.importing import import_object
 
 if TYPE_CHECKING:
     from areal_core.errors import Finding
@@ -78,13 +78,17 @@ class Component(Generic[C]):
         """
         if not isinstance(self._options, str):
             return self._options
-        module, _, attribute = self._options.partition(":")
         try:
-            found: type[Any] = getattr(import_module(module), attribute)
+            found: type[Any] = import_object(self._options)
         except Exception as error:  # a plugin's code
             problem = f"its options {self._options!r} cannot be imported: {type(error).__name__}: {error}"
-            raise PluginError(f"{self.kind}/{self.name}", problem, f"see python -c 'import {module}'") from error
+            raise PluginError(f"{self.kind}/{self.name}", problem, _shown_by(self._options)) from error
         return found
+
+
+def _shown_by(name: str) -> str:
+    """The command that shows the whole traceback of an import."""
+    return f"see python -c 'import {name.partition(':')[0]}'"
 
 
 @frozen(repr=False, unsafe_hash=False)

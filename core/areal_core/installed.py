@@ -1,7 +1,7 @@
 """Installed distributions and their entry points, as pip writes them down beside the packages.
 
 `importlib.metadata` knows the same and more, but to import it costs a fifth of all that `check` does.
-What lies in a zip file is not looked at.
+What lies in a zip file is not looked at, and what is installed later not seen by this process.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from areal_core.importing import import_object
+
 _FOLDERS = (".dist-info", ".egg-info")
 
 
@@ -27,7 +29,7 @@ class Distribution(NamedTuple):
 
 
 class EntryPoint(NamedTuple):
-    """One line `name = value` of a distribution, where `value` is `module:object`."""
+    """One line `name = value` of a distribution, where `value` is `module` or `module:object`."""
 
     name: str
     value: str
@@ -35,17 +37,14 @@ class EntryPoint(NamedTuple):
 
     def load(self) -> Any:
         """Import what it points to; raises whatever the import does."""
-        module, _, path = self.value.partition("[")[0].partition(":")
-        found: Any = import_module(module.strip())
-        for attribute in filter(None, path.strip().split(".")):
-            found = getattr(found, attribute)
-        return found
+        name = self.value.partition("[")[0].replace(" ", "")
+        return import_object(name) if ":" in name else import_module(name)
 
 
 def version(name: str) -> str | None:
     """The installed version of the distribution `name`; None when it is not installed."""
     folder = _folders(tuple(sys.path)).get(_normal(name))
-    return None if folder is None else _described(folder).version
+    return None if folder is None else _described(folder).version or None  # "": pip was broken off
 
 
 def entry_points(group: str) -> Iterator[EntryPoint]:

@@ -107,15 +107,15 @@ class Manager:
                 found.append(Registered(descriptor, plugin))
 
     @classmethod
-    def discover(cls, files: Sequence[str] = ()) -> Manager:
-        """Load installed plugins (see `AREAL_PLUGINS_DISABLE`, `AREAL_PLUGINS_AUTOLOAD`), then `files`.
+    def discover(cls, named: Sequence[str] = ()) -> Manager:
+        """Load installed plugins (see `AREAL_PLUGINS_DISABLE`, `AREAL_PLUGINS_AUTOLOAD`), then `named`.
 
         These are files or modules that a spec names; one that is installed as a plugin is loaded once.
         """
-        installed = list(_entry_points())
-        entries = {source.entry for source in installed}
-        named = (_named_source(file) for file in dict.fromkeys(files) if file not in entries)
-        return cls(_judge(source) for source in (*installed, *named))
+        sources = list(_entry_points())
+        entries = {source.entry for source in sources}
+        more = (_named_source(plugin) for plugin in dict.fromkeys(named) if plugin not in entries)
+        return cls(_judge(source) for source in (*sources, *more))
 
     def joined_by(self, *plugins: Any) -> Manager:
         """With further plugins, modules or other objects that have hook implementations, as for tests."""
@@ -193,9 +193,9 @@ def _entry_points() -> Iterator[_Source]:
         yield _Source(entry.name, entry.value, entry.load, owner.name, owner.version)
 
 
-def _named_source(file: str) -> _Source:
-    name = file.rpartition(".")[2] if is_module(file) else Path(file).stem
-    return _Source(name, file, lambda: load_plugin(file))
+def _named_source(plugin: str) -> _Source:
+    name = plugin.rpartition(".")[2] if is_module(plugin) else Path(plugin).stem
+    return _Source(name, plugin, lambda: load_plugin(plugin))
 
 
 def _given_source(plugin: Any) -> _Source:
@@ -282,6 +282,10 @@ def _checked(kind: str, hook: str, returned: Any) -> Iterator[Component[Any]]:
     for descriptor in returned:
         if not isinstance(descriptor, expected):
             raise _Rejected(f"{hook} must return {expected.__name__}, not {type(descriptor).__name__}")
+        if ":" not in descriptor.factory:
+            raise _Rejected(
+                f"the factory of {kind}/{descriptor.name}, {descriptor.factory!r}, is no `module:attribute`"
+            )
         if descriptor.api_version != API_VERSION:
             age = "older" if descriptor.api_version < API_VERSION else "newer"
             raise _Rejected(

@@ -67,6 +67,11 @@ def test_older_forms_of_metadata_are_read(place):
     assert installed.version("single") == "4.0"
 
 
+def test_a_folder_without_metadata_is_no_version(place):
+    (place / "halfway-1.0.dist-info").mkdir()
+    assert installed.version("halfway") is None
+
+
 def test_what_pip_left_behind_is_not_installed(place):
     add(place, "~hing-1.dist-info", headers="Name: thing-left\nVersion: 1\n", entries="[left]\nx = one\n")
     assert list(installed.entry_points("left")) == []

@@ -100,6 +100,13 @@ def test_wrong_return_types_are_refused_by_name(discover, returned):
     assert "areal_rewards must return" in record.cause
 
 
+def test_a_factory_that_is_no_address_is_refused_when_the_plugin_is_loaded(discover):
+    nowhere = RewardDescriptor(name="mine", summary="a reward", factory="make")
+    record = discover(ready("nowhere", nowhere)).plugins[0]
+    assert record.state is State.API_MISMATCH
+    assert record.cause == "the factory of reward/mine, 'make', is no `module:attribute`"
+
+
 @pytest.mark.parametrize(("version", "word"), [(0, "older"), (99, "newer")])
 def test_another_api_version_is_a_mismatch(discover, version, word):
     record = discover(ready("other", reward(api_version=version))).plugins[0]

@@ -11,10 +11,10 @@ ones. A rule is skipped only where the descriptor's capabilities say that it doe
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from areal_core.descriptors import KINDS
+from areal_core.importing import import_object
 
 if TYPE_CHECKING:
     from areal_plugins.testing.conformance.base import Case, Conformance
@@ -59,17 +59,12 @@ __all__ = [
 
 def conformance_class(kind: str) -> type[Conformance]:
     """The class whose rules components of `kind` must keep."""
-    found: type[Conformance] = _load(CLASSES[kind])
+    found: type[Conformance] = import_object(CLASSES[kind])
     return found
 
 
 def __getattr__(name: str) -> Any:
     """The classes by name, on first use."""
     if name in _PLACES:
-        return _load(_PLACES[name])
+        return import_object(_PLACES[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _load(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)

@@ -100,4 +100,4 @@ class Weights:
         return self.model.directory
 
     def handle(self) -> Mapping[str, Any]:
-        raise NotImplementedError
+        raise NotImplementedError(f"the kit hands weights over as tensors or a directory, not by {self.mechanism}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attrs import NOTHING, evolve, fields, frozen
 
 from areal_core.descriptors import Mechanism, TransportDescriptor
+from areal_core.importing import import_object
 from areal_core.requirements import unmet_requirements
 from areal_core.spec.catalog import Catalog
 from areal_core.spec.model import Spec
@@ -66,8 +66,7 @@ def report_devices(choice: Choice, needed: int, catalog: Catalog) -> None:
 
 
 def _platform(part: Part) -> Platform:
-    module, _, attribute = part.descriptor.factory.partition(":")
-    platform: Platform = getattr(import_module(module), attribute)(part.options, None)
+    platform: Platform = import_object(part.descriptor.factory)(part.options, None)
     return platform
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, reduce
+from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from areal_core.contexts import ModuleRef
 from areal_core.errors import ArealError, PluginError
+from areal_core.importing import import_object
 from areal_core.local import load_plugin
 from areal_core.workers.faults import RAISED, blaming
 
@@ -88,11 +88,10 @@ def import_files(files: Iterable[str]) -> None:
 
 
 def _resolve(ref: ModuleRef, dotted: str) -> Any:
-    module, _, attribute = dotted.partition(":")
-    if not attribute:
+    if ":" not in dotted:
         raise PluginError(title(ref), f"{dotted!r} is not of the form module:attr")
     try:
-        return reduce(getattr, attribute.split("."), importlib.import_module(module))
+        return import_object(dotted)
     except ArealError:
         raise
     except RAISED as error:

@@ -11,12 +11,12 @@ import hmac
 import secrets
 import sys
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, TypeVar
 
 import msgspec
 from attrs import field, frozen
 
+from areal_core import installed
 from areal_core.errors import ArealError
 from areal_core.workers.wire import FRAME_LIMIT, Wire
 
@@ -43,10 +43,7 @@ class Refused(ArealError):
 
 @cache
 def _release() -> str:
-    try:
-        return version("areal-plugins")
-    except PackageNotFoundError:
-        return "(not installed)"
+    return installed.version("areal-plugins") or "(not installed)"
 
 
 @frozen

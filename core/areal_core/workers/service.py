@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any, Protocol, get_args, get_type_hints
 
 from attrs import frozen
 
 from areal_core.errors import PluginError
+from areal_core.importing import import_object
 from areal_core.protocols import Peer
 
 Dial = Callable[[str], Awaitable[Peer]]
@@ -58,13 +58,10 @@ def make_service(role: str, dial: Dial, threaded: bool) -> Service:
 
 def service_class(role: str) -> Callable[..., Any]:
     """The class that serves `role`."""
-    module, _, attribute = ROLES.get(role, role).partition(":")
-    if not attribute:
+    name = ROLES.get(role, role)
+    if ":" not in name:
         raise PluginError(role, "is no role of a worker", f"roles are {', '.join(ROLES)}, or module:Class")
-    found: Any = import_module(module)
-    for part in attribute.split("."):
-        found = getattr(found, part)
-    cls: Callable[..., Any] = found
+    cls: Callable[..., Any] = import_object(name)
     return cls
 
 

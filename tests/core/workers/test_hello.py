@@ -122,13 +122,9 @@ def test_a_silent_end_is_given_up_on(wires: Wires) -> None:
 
 
 def test_an_environment_without_the_distribution_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hello, "version", _missing)
+    monkeypatch.setattr(hello.installed, "version", lambda name: None)
     hello._release.cache_clear()
     try:
         assert Hello().release == "(not installed)"
     finally:
         hello._release.cache_clear()
-
-
-def _missing(_name: str) -> str:
-    raise hello.PackageNotFoundError
