@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from areal_core.pipeline.condition import Condition
@@ -83,3 +83,14 @@ class Background:
         error = task.exception()
         if error is not None and not isinstance(error, Stopped):
             self._stop.fail(error)
+
+
+async def together(work: Sequence[Awaitable[Any]]) -> list[Any]:
+    """The results of all; the first error ends the others and is raised as it is."""
+    tasks = [asyncio.ensure_future(part) for part in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -22,10 +22,11 @@ from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher, Patience
 from areal_core.pipeline.evaluate import Evaluator, flat
-from areal_core.pipeline.fleet import Seat, Supervisor
 from areal_core.pipeline.opening import open_executor, open_run
+from areal_core.pipeline.pool import Seat
 from areal_core.pipeline.run import Watcher
 from areal_core.pipeline.stopwatch import Stopwatch
+from areal_core.pipeline.supervise import Supervisor
 from areal_core.pipeline.train import StageRun
 from areal_core.pipeline.weights import Weights
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from areal_core.data import WeightVersion
 from areal_core.errors import WorkerLost
+from areal_core.pipeline.background import together
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.condition import Condition
-from areal_core.pipeline.fleet import Bring, Pool, Seat, Supervisor, together
+from areal_core.pipeline.pool import Pool, Seat
+from areal_core.pipeline.supervise import Bring, Supervisor
 from areal_core.pipeline.tasks import Source
 from areal_core.protocols import Executor
 from areal_core.workers.group import WorkerGroup

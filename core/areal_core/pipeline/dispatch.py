@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from areal_core.errors import ArealError, RemoteError, WorkerLost
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events, Level
-from areal_core.pipeline.fleet import Pool, Seat
+from areal_core.pipeline.pool import Pool, Seat
 from areal_core.protocols import Worker
 from areal_core.workers.plans import GroupOrder, GroupResult
 

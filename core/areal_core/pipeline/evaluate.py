@@ -11,9 +11,9 @@ import numpy as np
 from attrs import asdict
 
 from areal_core.data import NO_VERSION, TaskRef, Trajectory, WeightVersion
+from areal_core.pipeline.background import together
 from areal_core.pipeline.compose import StageProgram
 from areal_core.pipeline.dispatch import Dispatcher, GroupFailed
-from areal_core.pipeline.fleet import together
 from areal_core.pipeline.metrics import score_parts
 from areal_core.pipeline.run import EvaluationReport, Run, Scores
 from areal_core.pipeline.tasks import Source, held_out, rollout_seed

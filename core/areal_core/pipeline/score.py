@@ -15,9 +15,10 @@ from areal_core.pipeline.compose import Composition
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher, Patience
 from areal_core.pipeline.evaluate import Evaluator
-from areal_core.pipeline.fleet import Seat, Supervisor
 from areal_core.pipeline.opening import open_executor, open_run
+from areal_core.pipeline.pool import Seat
 from areal_core.pipeline.run import EvaluationReport, Watcher
+from areal_core.pipeline.supervise import Supervisor
 
 
 async def score_model(

@@ -10,10 +10,10 @@ from attrs import field, frozen
 
 from areal_core.data import WeightOffer, WeightVersion
 from areal_core.errors import RemoteError, WorkerLost
-from areal_core.pipeline.background import Background
+from areal_core.pipeline.background import Background, together
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
-from areal_core.pipeline.fleet import Pool, Seat, together
+from areal_core.pipeline.pool import Pool, Seat
 from areal_core.pipeline.trace import Trace
 from areal_core.protocols import Worker
 from areal_core.workers.group import WorkerGroup

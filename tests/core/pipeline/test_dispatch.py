@@ -10,7 +10,7 @@ from areal_core.errors import Remote, RemoteError, WorkerLost
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.dispatch import Dispatcher, GroupFailed, Patience, TooManyFailed
 from areal_core.pipeline.events import Events
-from areal_core.pipeline.fleet import Pool
+from areal_core.pipeline.pool import Pool
 from areal_core.workers.plans import GroupOrder
 
 ORDER = GroupOrder(0, TaskRef("e", "train", 0), (0, 1), Sampling(), seed=1)

@@ -10,7 +10,7 @@ from areal_core.errors import Remote, RemoteError, WorkerLost
 from areal_core.pipeline.background import Background, Stop
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
-from areal_core.pipeline.fleet import Pool
+from areal_core.pipeline.pool import Pool
 from areal_core.pipeline.trace import Trace
 from areal_core.pipeline.weights import Route, Weights
 

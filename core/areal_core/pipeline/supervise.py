@@ -1,104 +1,28 @@
-"""The workers of a run: who is there, how loaded each one is, and what happens when one is lost."""
+"""What happens when a worker is lost: it is noticed, told, and another one takes its seat."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
-from attrs import define
-
-from areal_core.contexts import WorkerSpec
 from areal_core.errors import ArealError, WorkerLost
-from areal_core.pipeline.background import Background
+from areal_core.pipeline.background import Background, together
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
+from areal_core.pipeline.pool import Seat
 from areal_core.protocols import Executor, Worker
 from areal_core.workers.group import WorkerGroup
 
 GRACE = 10.0
 """Seconds that a worker gets to end by itself."""
 
-Bring = Callable[["Seat"], Awaitable[None]]
+Bring = Callable[[Seat], Awaitable[None]]
 """Makes a worker that has just started fit to serve, and its seat `ready`."""
 
 Required = Worker | WorkerGroup
 
 Told = Callable[[str, str], None]
 """Called with a lost worker's name and the reason."""
-
-
-@define(eq=False)
-class Seat:
-    """A place for one worker: who holds it now, the trajectories it works on, and how often it was replaced.
-
-    `fault` is why its worker was ended from here.
-    """
-
-    spec: WorkerSpec
-    held: Worker | None = None
-    ready: bool = False
-    load: int = 0
-    restarts: int = 0
-    fault: str = ""
-
-    @property
-    def worker(self) -> Worker:
-        assert self.held is not None
-        return self.held
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
-
-    def lose(self, worker: Worker) -> None:
-        """Give `worker` no more work: it is gone, though its end may not have been noticed yet."""
-        if self.held is worker:
-            self.ready = False
-
-    def end(self, worker: Worker, fault: str) -> None:
-        """Kill `worker`, which is there but cannot serve any more: it counts as lost, because of `fault`."""
-        if self.held is worker:
-            self.ready, self.fault = False, fault
-        worker.kill()
-
-    @contextmanager
-    def carrying(self, load: int) -> Iterator[Worker]:
-        """Count `load` trajectories while the block runs."""
-        self.load += load
-        try:
-            yield self.worker
-        finally:
-            self.load -= load
-
-
-class Pool:
-    """Seats of one kind; work goes to the lightest that is ready, the first of equals."""
-
-    def __init__(self, specs: Sequence[WorkerSpec], condition: Condition) -> None:
-        self.seats = [Seat(spec) for spec in specs]
-        self._condition = condition
-
-    @property
-    def ready(self) -> list[Seat]:
-        """Those that serve."""
-        return [seat for seat in self.seats if seat.ready]
-
-    def lightest(self) -> Seat:
-        """Where the next work goes; raises `ValueError` when none is ready."""
-        return min(self.ready, key=lambda seat: seat.load)
-
-    async def ask(self, method: str, *args: Any) -> Any:
-        """What any of them answers; one that is lost meanwhile is not the last that is asked."""
-        while True:
-            await self._condition.until(lambda: bool(self.ready))
-            seat = self.lightest()
-            worker = seat.worker
-            try:
-                return await worker.call(method, *args)
-            except WorkerLost:
-                seat.lose(worker)
 
 
 class Supervisor:
@@ -174,14 +98,3 @@ class Supervisor:
         self._events.add("worker-lost", f"{worker}: {reason}", "error", worker=worker, reason=reason)
         self._told(worker, reason)
         self._condition.changed()
-
-
-async def together(work: Sequence[Awaitable[Any]]) -> list[Any]:
-    """The results of all; the first error ends the others and is raised as it is."""
-    tasks = [asyncio.ensure_future(part) for part in work]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
