@@ -91,5 +91,5 @@ class LocalWorker:
             silent = silent + 1 if self._link.heard == heard else 0
             heard = self._link.heard
             if silent == BEATS:
-                self._end(f"no heartbeat for {timeout:g} s")
+                self._end(f"hung: no heartbeat for {timeout:g} s")
                 return

@@ -50,6 +50,10 @@ class StageProgram:
     filter: Objective | None
     """The objective, where it chooses among finished groups (dynamic sampling)."""
 
+    def timeout(self, environment: str) -> float | None:
+        """Seconds that a group of this environment may take."""
+        return next(plan.timeout for plan in self.environments if plan.name == environment)
+
     @property
     def bound(self) -> Bound:
         """How far generation may run ahead."""
@@ -219,6 +223,8 @@ def _program(experiment: Experiment, stage: Stage, first: int) -> StageProgram:
                 name=entry.name,
                 environment=make_ref(entry.environment, experiment.files),
                 reward=make_ref(entry.reward, experiment.files) if entry.reward else None,
+                timeout=entry.rollout_timeout or spec.supervision.rollout_timeout,
+                reward_timeout=entry.reward_timeout,
             )
             for entry in stage.environments
         ),

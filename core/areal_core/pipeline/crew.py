@@ -23,7 +23,7 @@ class Crew:
         """`join` lets an engine that is set up serve, the first time and whenever it was restarted."""
         self._composition, self._supervisor, self._condition, self._join = composition, supervisor, condition, join
         self.trainer = WorkerGroup("trainer", executor, composition.trainers)
-        self.engines = Pool(composition.engines, condition)
+        self.engines = Pool(composition.engines, condition, whole=composition.route.collective)
         self.rollouts = Pool(composition.rollouts, condition)
         self._directory = ""
         self._program = composition.stages[0]
@@ -87,14 +87,14 @@ class Crew:
 
         await together(
             [
-                *(bring_engine(seat) for seat in self.engines.seats),
-                *(self._bring_rollout(seat) for seat in self.rollouts.seats),
+                *(self._supervisor.settle(seat, bring_engine) for seat in self.engines.seats),
+                *(self._supervisor.settle(seat, self._bring_rollout) for seat in self.rollouts.seats),
             ]
         )
         for seat in self.engines.seats:
-            self._supervisor.keep(seat, bring_engine)
+            self._supervisor.keep(self.engines, seat, bring_engine)
         for seat in self.rollouts.seats:
-            self._supervisor.keep(seat, self._bring_rollout)
+            self._supervisor.keep(self.rollouts, seat, self._bring_rollout)
 
     async def _equip(self, seat: Seat) -> None:
         """Set a worker up for the stage that begins, unless it is lost: so is whoever takes its seat."""

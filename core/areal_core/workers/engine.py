@@ -16,7 +16,7 @@ from areal_core.protocols import Engine, Transport, WeightSource
 from areal_core.workers.build import build, load, title
 from areal_core.workers.faults import blaming
 from areal_core.workers.lane import Lane
-from areal_core.workers.plans import EnginePlan
+from areal_core.workers.plans import EnginePlan, Health
 from areal_core.workers.service import Dial
 from areal_core.workers.transport import build_transport
 
@@ -123,6 +123,10 @@ class EngineService:
         """The version that new tokens carry; raises `ComponentError` when the engine can draw none any more."""
         self._sound("version")
         return self._version
+
+    async def health(self) -> Health:
+        """How it is, and what there is to say of it since the last time."""
+        return Health()
 
     async def close(self) -> None:
         """Close the engine, then the transport."""

@@ -20,7 +20,7 @@ from areal_core.protocols import Environment, ModelSource, Peer, Tokenizer
 from areal_core.workers.build import build, title
 from areal_core.workers.faults import RAISED, blamed, blaming
 from areal_core.workers.lane import Lane
-from areal_core.workers.plans import EnvironmentPlan, GroupOrder, GroupResult, RolloutPlan
+from areal_core.workers.plans import EnvironmentPlan, GroupOrder, GroupResult, Health, RolloutPlan
 from areal_core.workers.requests import GroupRequests
 from areal_core.workers.service import Dial
 from areal_core.workers.session import Judge, Play, Prompts, RolloutSession, Transcript, sound
@@ -80,6 +80,10 @@ class RolloutService:
         if order.mode == "demonstrate":
             return self._demonstrate(order, task)
         return await self._generate(order, task, arena)
+
+    async def health(self) -> Health:
+        """How it is, and what there is to say of it since the last time."""
+        return Health()
 
     async def close(self) -> None:
         """Close environments, rewards and links."""
@@ -146,7 +150,7 @@ class RolloutService:
         judge = Judge(title(entry.environment))
         if given:
             reward = await self._build(given, RewardContext(entry.name, plan.blocking))
-            judge = Judge(judge.environment, reward, title(given))
+            judge = Judge(judge.environment, reward, title(given), entry.reward_timeout)
         return _Arena(environment, judge)
 
     async def _build(self, ref: Any, context: Any) -> Any:

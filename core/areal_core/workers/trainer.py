@@ -15,7 +15,7 @@ from areal_core.errors import ComponentError
 from areal_core.protocols import ModelSource, Trainer, Transport
 from areal_core.workers.build import build, title
 from areal_core.workers.lane import Lane
-from areal_core.workers.plans import ModelPlan, StageOrder, TrainerPlan, TrainResult
+from areal_core.workers.plans import Health, ModelPlan, StageOrder, TrainerPlan, TrainResult
 from areal_core.workers.service import Dial
 from areal_core.workers.transport import build_transport
 
@@ -95,6 +95,10 @@ class TrainerService:
     async def load_state(self, directory: str) -> None:
         """Continue from `save_state`, in the stage that has begun."""
         await self._with_directory("load_state", directory)
+
+    async def health(self) -> Health:
+        """How it is, and what there is to say of it since the last time."""
+        return Health()
 
     async def close(self) -> None:
         """Close the trainer, then the transport."""

@@ -386,7 +386,7 @@ def test_what_a_dead_worker_started_ends_with_it(tmp_path: Path) -> None:
 
 def test_a_worker_that_hangs_is_noticed_by_its_silence(tmp_path: Path) -> None:
     async def test(_executor: LocalExecutor, worker: LocalWorker) -> None:
-        with pytest.raises(WorkerLost, match="worker w: no heartbeat for 2 s"):
+        with pytest.raises(WorkerLost, match="worker w: hung: no heartbeat for 2 s"):
             await worker.call("hang")
 
     running(tmp_path, test, heartbeat=2.0)
