@@ -108,6 +108,7 @@ class Composition:
             micro_batch_tokens=spec.training.micro_batch_tokens,
             activation_checkpointing=spec.training.activation_checkpointing,
             amp={"enabled": amp.enabled, "dtype": amp.dtype, "loss_scale": amp.loss_scale},
+            memory_limit=spec.supervision.memory_limit,
         )
         return [evolve(plan, place=worker.place) for worker in self.trainers(0)]
 
@@ -125,11 +126,14 @@ class Composition:
             interruptible=stage.spec.pipeline.interruptible and stage.engine.descriptor.capabilities.interruptible,
             work=self._work(worker.name),
             version=version,
+            memory_limit=stage.spec.supervision.memory_limit,
         )
 
     def rollout_plan(self, directory: str, program: StageProgram) -> RolloutPlan:
         """For every rollout worker, in one stage."""
-        return RolloutPlan(self.model, directory, program.environments, self.experiment.seed, blocking=self.debug)
+        limit = self.experiment.stages[0].spec.supervision.memory_limit
+        seed = self.experiment.seed
+        return RolloutPlan(self.model, directory, program.environments, seed, self.debug, limit)
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must have in common with the experiment that goes on from it."""

@@ -150,7 +150,7 @@ class Hedges:
 
 
 async def _first(tries: list[asyncio.Task[GroupResult]]) -> GroupResult:
-    """The result of the first that has one, the earlier of two at the same moment; the last one's error when none has."""
+    """The result of the first that has one; the error of the last when none has."""
     left = list(tries)
     while True:
         await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)

@@ -45,6 +45,7 @@ class EnginePlan:
     interruptible: bool
     work: str
     version: WeightVersion = WeightVersion()
+    memory_limit: float | None = None
 
 
 @frozen
@@ -62,6 +63,7 @@ class TrainerPlan:
     micro_batch_tokens: int = 0
     activation_checkpointing: bool = False
     amp: dict[str, bool | str | float] = field(factory=dict)
+    memory_limit: float | None = None
 
 
 @frozen
@@ -107,6 +109,7 @@ class RolloutPlan:
     environments: tuple[EnvironmentPlan, ...]
     seed: int
     blocking: bool = False
+    memory_limit: float | None = None
 
 
 @frozen
@@ -154,7 +157,7 @@ class Note:
 
 @frozen
 class Health:
-    """How a worker is: the share of its memory in use (None: unknown), and what it has to say since it was last asked."""
+    """How a worker is: the share of its memory in use (None: unknown), and what there is to say since the last time."""
 
     memory: float | None = None
     notes: tuple[Note, ...] = ()

@@ -212,9 +212,8 @@ class RolloutSession:
             async with asyncio.timeout(judge.timeout) as limit:
                 verdict = sound(await judge.reward.score(sample))
         except RAISED as error:
-            if limit.expired():
-                error = TimeoutError(f"no verdict within {judge.timeout:g} s")
-            self.failure = blamed(error, judge.name, f"score {self._play.ref}, member {self.member}")
+            late = TimeoutError(f"no verdict within {judge.timeout:g} s") if limit.expired() else None
+            self.failure = blamed(late or error, judge.name, f"score {self._play.ref}, member {self.member}")
             raise self.failure from error
         self.doing = "the environment"
         return verdict
