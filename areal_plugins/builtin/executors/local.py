@@ -70,6 +70,9 @@ class LocalExecutor:
         except (WorkerLost, TimeoutError) as error:
             process.kill()
             raise WorkerLost(spec.name, self._obituary(process, error)) from error
+        except asyncio.CancelledError:  # nobody wants it any more
+            process.kill()
+            raise
         return worker
 
     async def close(self) -> None:

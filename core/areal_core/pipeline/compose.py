@@ -77,6 +77,7 @@ class Composition:
     stages: tuple[StageProgram, ...]
     route: Route
     trainers: Callable[[int], tuple[WorkerSpec, ...]]
+    engine: Callable[[int], WorkerSpec]
     engines: tuple[WorkerSpec, ...]
     rollouts: tuple[WorkerSpec, ...]
     model: ModelPlan
@@ -169,6 +170,7 @@ def compose(experiment: Experiment, folder: Path, debug: bool) -> Composition:
         stages=tuple(_programs(experiment)),
         route=Route(stage.transport.name, stage.mechanism, capabilities.collective),
         trainers=make.trainers,
+        engine=make.engine,
         engines=make.engines(),
         rollouts=make.rollouts(),
         model=ModelPlan(
@@ -311,6 +313,7 @@ class _Workers:
         self._platform: Platform = build(make_ref(stage.platform, experiment.files), None)
         self._trainers, self._engines = layout.trainers(self._spec), layout.engines(self._spec)
         processes = experiment.executor.descriptor.capabilities.processes
+        self._nodes = experiment.executor.descriptor.capabilities.nodes
         computing = len(self._trainers) + len(self._engines) if processes else 1
         self._threads = max(1, cores() // computing)
 
@@ -328,9 +331,26 @@ class _Workers:
             for slot, place in zip(self._trainers, places, strict=True)
         )
 
+    def engine(self, index: int) -> WorkerSpec:
+        """The n-th engine, counted from 0, also beyond those that the spec asks for.
+
+        Raises:
+            InputError: there are no devices for it on this machine, which is the only one.
+
+        """
+        slot = layout.engine(self._spec, index)
+        if index >= len(self._engines) and self._device != "cpu" and not self._nodes:
+            self._present(slot)
+        return self._worker(slot.name, "engine", self._place(slot), self._spec.inference.python)
+
+    def _present(self, slot: Slot) -> None:
+        present = self._platform.count()
+        if slot.devices[-1] >= present:
+            problem = f"needs the {self._device} devices {', '.join(map(str, slot.devices))}, and there are {present}"
+            raise InputError(slot.name, problem, "ask for fewer engines, or begin with fewer devices for training")
+
     def engines(self) -> tuple[WorkerSpec, ...]:
-        python = self._spec.inference.python
-        return tuple(self._worker(slot.name, "engine", self._place(slot), python) for slot in self._engines)
+        return tuple(map(self.engine, range(len(self._engines))))
 
     def rollouts(self) -> tuple[WorkerSpec, ...]:
         slots = layout.rollouts(self._spec)

@@ -19,8 +19,10 @@ from areal_core.pipeline import checkpoint, dispatch, supervise
 from areal_core.pipeline.background import Stopped
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition, StageProgram
+from areal_core.pipeline.control import Change
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher
+from areal_core.pipeline.elastic import Elastic
 from areal_core.pipeline.evaluate import Evaluator, flat
 from areal_core.pipeline.opening import open_executor, open_run
 from areal_core.pipeline.pool import Seat
@@ -64,7 +66,7 @@ class Controller:
         self._crew = Crew(composition, self._executor, self._supervisor, run.condition, self._join)
         self._weights = Weights(
             self._crew.trainer, self._crew.engines, composition.route, run.background, run.condition, run.events,
-            run.trace, self._committed,
+            run.trace, self._committed, supervision.update_timeout,
         )  # fmt: skip
         self._dispatcher = Dispatcher(
             self._crew.engines,
@@ -76,6 +78,7 @@ class Controller:
         )
         self._evaluator = Evaluator(run, self._dispatcher, len(composition.engines) * composition.slots)
         self._stopwatch = Stopwatch(run, self._crew, self._weights, composition.steps)
+        self._elastic = Elastic(self._crew, run.background, run.events)
         self._stage: StageRun | None = None
         self._between: PipelineState | None = None
         self._evaluation: asyncio.Task[None] | None = None
@@ -86,6 +89,10 @@ class Controller:
         """End after the step that is being trained, with a checkpoint."""
         self._run.events.add("stop", f"stopping: {reason}", "info", reason=reason)
         self._run.stop.ask(reason)
+
+    async def scale(self, engines: int) -> Change:
+        """Have so many engines, while the run goes on; see `Elastic.scale`."""
+        return await self._elastic.scale(engines)
 
     async def run(self) -> RunSummary:
         """How the run ended: `done`, or `stopped` when `stop` was called.

@@ -144,7 +144,8 @@ class Supervisor:
             if clock() - since >= self._persistence.forgive_after:
                 seat.restarts = 0
             self._mourn(seat.name, reason)
-            await self._replace(pool, seat, bring, reason)
+            if seat in pool.seats:
+                await self._replace(pool, seat, bring, reason)
 
     async def _attend(self, seat: Seat) -> str:
         """Ask the worker how it is until it is lost; the reason."""
