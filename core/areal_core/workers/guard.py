@@ -40,7 +40,9 @@ class Guard:
     def __init__(
         self, component: object, limit: float | None, host: bool, width: int | None = None, run: Run = here
     ) -> None:
-        self._component, self._limit, self._host, self._run = component, limit, host, run
+        blind = not host and not hasattr(component, "memory")
+        self._component, self._limit = component, None if blind else limit
+        self._host, self._run = host, run
         self._full = self._width = width if hasattr(component, "resize") else None
         self._share: float | None = None
         self._pressed = False
