@@ -251,7 +251,11 @@ class SupervisionSpec:
     """When to give up on what."""
 
     heartbeat_timeout: float = _doc("Seconds of silence that mean a worker hangs.", 60.0, gt=0)
-    max_restarts: int = _doc("Restarts a worker gets.", 3, ge=0)
+    max_restarts: int = _doc("Restarts a worker gets in a row; see `forgive_after`.", 3, ge=0)
+    restart_backoff: float = _doc("Seconds before a second restart in a row; doubled for each further one.", 1.0, ge=0)
+    forgive_after: float = _doc("Seconds of service after which a worker's restarts no longer count.", 300.0, gt=0)
+    update_timeout: float = _doc("Seconds an engine may take to fetch a version, and to swap it in.", 600.0, gt=0)
+    train_timeout: float | None = _doc("Seconds one call of the trainer may take; null is no limit.", 3600.0, gt=0)
     task_retries: int = _doc("Times a failed rollout is tried again.", 2, ge=0)
     max_failed_share: float = _doc("Share of recent tasks that may fail.", 0.2, ge=0, le=1)
     rollout_timeout: float | None = _doc("Seconds one group may take; null is no limit.", None, gt=0)
