@@ -70,7 +70,9 @@ class Controller:
             self._crew.trainer, self._crew.engines, composition.route, run.background, run.condition, run.events,
             run.trace, self._committed, supervision.update_timeout,
         )  # fmt: skip
-        self._recovery = Recovery(self._crew.trainer, self._weights, persistence(supervision), self._supervisor.mourn)
+        self._recovery = Recovery(
+            self._crew.trainer, self._weights, persistence(supervision), run.events, self._supervisor.mourn
+        )
         self._dispatcher = Dispatcher(
             self._crew.engines,
             self._crew.rollouts,
