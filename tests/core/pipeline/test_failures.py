@@ -209,10 +209,9 @@ def test_nothing_is_asked_of_a_trainer_whose_collective_exchange_broke_off(scene
 
         trainer.call = stick
 
+    options = ("weights.mock.faults=[{method: receive, call: 6}]", "supervision.max_restarts=0")
     with pytest.raises(RunFailed, match="told to fail"):
-        faults = "weights.mock.faults=[{method: receive, call: 6}]"
-        once = "supervision.max_restarts=0"
-        scene.run(faults, once, "executor.mock.latency.publish=0", meddle=meddle)
+        scene.run(*options, "executor.mock.latency.publish=0", meddle=meddle)
     assert asked[-1] == ("publish", "0.5")
     assert not list((scene.folder / "run" / "checkpoints").glob("*"))
 
