@@ -12,7 +12,6 @@ from pathlib import Path
 from areal_core.contexts import ExecutorContext, WorkerSpec
 from areal_core.errors import WorkerLost
 from areal_core.workers.address import HAS_UNIX
-from areal_core.workers.service import methods_of, service_class
 from areal_plugins.builtin.executors import LocalOptions
 from areal_plugins.builtin.executors.process import Process
 from areal_plugins.builtin.executors.reception import Reception
@@ -42,7 +41,6 @@ class LocalExecutor:
             InputError: its interpreter cannot be started.
 
         """
-        methods_of(service_class(spec.role))  # a role that is none is no worker's fault
         await self._reception.open(self._door())
         command = [spec.python or sys.executable, *self._reception.arguments(spec)]
         process = Process(command, self._reception.variables(spec, os.environ), self._log(spec))

@@ -48,7 +48,13 @@ class Reception:
         await self._listener.close()
 
     def arguments(self, spec: WorkerSpec, listen: str | None = None) -> list[str]:
-        """What the interpreter of the worker `spec` is told; `listen` is needed on another machine than this."""
+        """What the interpreter of the worker `spec` is told; `listen` is needed on another machine than this.
+
+        Raises:
+            PluginError: there is no such role.
+
+        """
+        service_class(spec.role)
         asked = ("--connect", self._listener.address, "--name", spec.name, "--role", spec.role, "--lifeline")
         return ["-P", "-m", "areal_core.workers", *asked, *(("--listen", listen) if listen else ())]
 

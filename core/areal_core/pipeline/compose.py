@@ -300,8 +300,9 @@ class _Workers:
         self._device = stage.platform.descriptor.capabilities.device
         self._platform: Platform = build(make_ref(stage.platform, experiment.files), None)
         self._trainers, self._engines = layout.trainers(self._spec), layout.engines(self._spec)
-        processes = experiment.executor.descriptor.capabilities.processes
-        computing = len(self._trainers) + len(self._engines) if processes else 1
+        executor = experiment.executor.descriptor.capabilities
+        self._nodes = executor.nodes
+        computing = len(self._trainers) + len(self._engines) if executor.processes else 1
         self._threads = max(1, cores() // computing)
 
     def trainers(self, life: int) -> tuple[WorkerSpec, ...]:
@@ -343,4 +344,6 @@ class _Workers:
         resources = {"cpu": float(place.threads)}
         if place.devices:
             resources[self._device] = float(len(place.devices))
-        return WorkerSpec(name, role, place, self._platform.environment(place), python, resources)
+        # Which devices of which machine: an executor that finds the machine finds them too, and says so to the worker.
+        seen = evolve(place, devices=()) if self._nodes else place
+        return WorkerSpec(name, role, place, self._platform.environment(seen), python, resources)

@@ -54,7 +54,7 @@ class Controller:
         began = PipelineState(model=str(warm_start.absolute()) if warm_start else "")
         self._state = began if resume is None else _resumed(resume, composition)
         self._run = open_run(composition, self._state, watcher, hooks, provenance or {})
-        self._executor = open_executor(composition)
+        self._executor = open_executor(composition, self._run.events)
         supervision = composition.experiment.stages[0].spec.supervision
         self._timeout = supervision.rollout_timeout
         run = self._run
