@@ -51,6 +51,9 @@ class LocalExecutor:
         except (WorkerLost, TimeoutError) as error:
             process.kill()
             raise WorkerLost(spec.name, self._obituary(process, error)) from error
+        except asyncio.CancelledError:  # nobody wants it any more
+            process.kill()
+            raise
         self._workers.append(worker)
         return worker
 

@@ -331,4 +331,11 @@ def _environment(draft: Draft, index: int) -> SelectedEnvironment:
     environment = draft.spec.environments[index]
     reward = _selected(draft, "environments", index, "reward") if environment.reward is not None else None
     name = environment.name or environment.type
-    return SelectedEnvironment(name, environment.weight, _selected(draft, "environments", index), reward)
+    return SelectedEnvironment(
+        name,
+        environment.weight,
+        _selected(draft, "environments", index),
+        reward,
+        environment.rollout_timeout,
+        environment.reward_timeout,
+    )
