@@ -13,6 +13,7 @@ from areal_core.errors import RemoteError, WorkerLost
 from areal_core.pipeline.background import Background, together
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
+from areal_core.pipeline.health import HUNG
 from areal_core.pipeline.pool import Pool, Seat
 from areal_core.pipeline.trace import Trace
 from areal_core.protocols import Worker
@@ -67,6 +68,7 @@ class Weights:
         committed: Callable[[WeightVersion], None],
         timeout: float | None = None,
     ) -> None:
+        """An engine hangs that takes longer than `timeout` seconds to fetch a version, or to swap it in."""
         self._trainer, self._engines, self._route = trainer, engines, route
         self._background, self._condition, self._events, self._trace = background, condition, events, trace
         self._told, self._timeout = committed, timeout
@@ -136,15 +138,15 @@ class Weights:
                 seat.end(engine, "an exchange of weights broke off")
             self.sound, self.broke = True, None
         elif coming is not None:
-            await _on_all([self._ask(seat, engine, "discard", coming.version) for seat, engine in self._serving()])
+            await _on_all([self._ask(serving, "discard", coming.version) for serving in self._serving()])
 
     async def _take_in(self, seat: Seat, offer: WeightOffer | None) -> None:
         if offer is None:
             return
         if self._route.collective:
             raise WorkerLost(seat.name, f"{self._route.transport} cannot take in an engine that starts later")
-        await self._ask(seat, seat.worker, "prepare", offer)
-        await self._ask(seat, seat.worker, "commit", offer.version)
+        await self._ask((seat, seat.worker), "prepare", offer)
+        await self._ask((seat, seat.worker), "commit", offer.version)
 
     async def _spread(self, offer: WeightOffer, published: float) -> None:
         async with self._lock:
@@ -163,17 +165,28 @@ class Weights:
 
     async def _prepare(self, engines: Sequence[Serving], offer: WeightOffer) -> list[Serving]:
         """The engines that have fetched the version; raises, with nothing changed, when one cannot."""
-        outcomes = await _on_all([self._fetch(seat, engine, offer) for seat, engine in engines])
+        outcomes = await _on_all([self._fetch(serving, offer) for serving in engines])
         errors = [error for error in outcomes if isinstance(error, RemoteError)]
         if errors:
-            await _on_all([self._ask(seat, engine, "discard", offer.version) for seat, engine in engines])
+            await _on_all([self._ask(serving, "discard", offer.version) for serving in engines])
             raise errors[0]
         return [serving for serving, outcome in zip(engines, outcomes, strict=True) if outcome is None]
 
-    async def _fetch(self, seat: Seat, engine: Worker, offer: WeightOffer) -> None:
+    async def _ask(self, serving: Serving, method: str, *args: Any) -> None:
+        """Call an engine; one that takes too long is ended."""
+        seat, engine = serving
+        try:
+            await engine.call(method, *args, timeout=self._timeout)
+        except TimeoutError:
+            reason = f"{HUNG} it did not {method} the weights within {self._timeout:g} s"
+            seat.end(engine, reason)
+            raise WorkerLost(engine.name, reason) from None
+
+    async def _fetch(self, serving: Serving, offer: WeightOffer) -> None:
+        engine = serving[1]
         for tries in range(1, PREPARE_TRIES + 1):
             try:
-                await self._ask(seat, engine, "prepare", offer)
+                await self._ask(serving, "prepare", offer)
             except RemoteError as error:
                 text = f"{engine.name} could not fetch version {offer.version}: {error}"
                 self._events.add("weights-failed", text, worker=engine.name, version=str(offer.version), tries=tries)
@@ -187,7 +200,7 @@ class Weights:
         began = self._trace.now()
         self.swapping = True
         try:
-            outcomes = await _on_all([self._ask(seat, engine, "commit", version) for seat, engine in engines])
+            outcomes = await _on_all([self._ask(serving, "commit", version) for serving in engines])
             for (seat, engine), outcome in zip(engines, outcomes, strict=True):
                 if outcome is not None:
                     self._dismiss(seat, engine, version, outcome)
@@ -222,7 +235,7 @@ class Weights:
             began = self._trace.now()
             self.swapping, self.sound = True, False
             try:
-                receiving = [self._receive(seat, engine, offer) for seat, engine in self._serving()]
+                receiving = [self._receive(serving, offer) for serving in self._serving()]
                 await together([self._trainer.call("publish", version), *receiving])
             except (RemoteError, WorkerLost) as error:
                 self.broke = error
@@ -234,18 +247,9 @@ class Weights:
             self._offer, self.passage = offer, Passage(version, held, 0.0, held)
         self._finish(version)
 
-    async def _receive(self, seat: Seat, engine: Worker, offer: WeightOffer) -> None:
-        await self._ask(seat, engine, "prepare", offer)
-        await self._ask(seat, engine, "commit", offer.version)
-
-    async def _ask(self, seat: Seat, engine: Worker, method: str, what: WeightOffer | WeightVersion) -> None:
-        """One call; an engine that does not return from it in time is ended, and counts as lost."""
-        try:
-            await engine.call(method, what, timeout=self._timeout)
-        except TimeoutError:
-            reason = f"hung: {method} did not return within {self._timeout:g} s"
-            seat.end(engine, reason)
-            raise WorkerLost(seat.name, reason) from None
+    async def _receive(self, serving: Serving, offer: WeightOffer) -> None:
+        await self._ask(serving, "prepare", offer)
+        await self._ask(serving, "commit", offer.version)
 
     def _finish(self, version: WeightVersion) -> None:
         self._orphaned = False
