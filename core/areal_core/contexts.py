@@ -239,9 +239,11 @@ class ExecutorContext:
     """`logs`: where workers' output goes; `files`: local plugins every worker imports first.
 
     `heartbeat`: seconds of silence after which a worker process counts as hung and is killed.
+    `modules`: what workers of this interpreter will import, which an executor may do for all of them at once.
     """
 
     run_id: str
     logs: Path
     files: tuple[str, ...] = ()
     heartbeat: float = 60.0
+    modules: tuple[str, ...] = ()
