@@ -1,38 +1,22 @@
-"""Workers as processes on this machine, each with its own memory, threads and log."""
+"""Workers as processes on this machine, each with its own interpreter, threads and log."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import secrets
 import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from areal_core.contexts import ExecutorContext, WorkerSpec
 from areal_core.errors import WorkerLost
-from areal_core.workers.address import HAS_UNIX, Listener
-from areal_core.workers.hello import KEY_VARIABLE, Card, Refused, greet
-from areal_core.workers.service import methods_of, service_class
-from areal_core.workers.wire import Wire
+from areal_core.workers.address import HAS_UNIX
 from areal_plugins.builtin.executors import LocalOptions
-from areal_plugins.builtin.executors.nursery import Order, Syllabus
-from areal_plugins.builtin.executors.preloaded import AVAILABLE, Preloaded, Unready
-from areal_plugins.builtin.executors.process import Child, Log, Process, Spawned, describe
-from areal_plugins.builtin.executors.worker import LocalWorker
-
-THREAD_VARIABLES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
-
-_SAME_HASHES = {"PYTHONHASHSEED": "0"}
-"""Sets of texts are in one order in all workers, which some data sets depend on; the caller's own value wins."""
-
-_UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-
-logger = logging.getLogger(__name__)
-Arrival = asyncio.Future[tuple[Wire, Card]]
+from areal_plugins.builtin.executors.preloaded import Preloader
+from areal_plugins.builtin.executors.process import Child, Log, Process, Spawned
+from areal_plugins.builtin.executors.reception import Reception
+from areal_plugins.builtin.executors.worker import LinkedWorker
 
 
 def make(options: LocalOptions, context: ExecutorContext) -> LocalExecutor:
@@ -45,18 +29,14 @@ class LocalExecutor:
 
     def __init__(self, options: LocalOptions, context: ExecutorContext) -> None:
         self._options, self._context = options, context
-        self._key = secrets.token_bytes(32)
         self._folder: Path | None = None
-        self._listener = Listener(self._accept)
-        self._binding = asyncio.Lock()
-        self._arrivals: dict[str, Arrival] = {}
-        self._nursery: Preloaded | None = None
-        self._preloading: asyncio.Task[Preloaded | None] | None = None
+        self._reception = Reception(context)
+        self._preloader = Preloader(options, context)
         self._launches: set[asyncio.Task[Process]] = set()
         self._processes: list[Process] = []
-        self._workers: list[LocalWorker] = []
+        self._workers: list[LinkedWorker] = []
 
-    async def start(self, spec: WorkerSpec) -> LocalWorker:
+    async def start(self, spec: WorkerSpec) -> LinkedWorker:
         """Start a process and wait until its service answers.
 
         Raises:
@@ -64,19 +44,18 @@ class LocalExecutor:
             InputError: its interpreter cannot be started.
 
         """
-        offers = methods_of(service_class(spec.role))
-        await self._bind()
-        preloaded = await self._preloaded() if self._may_fork(spec) else None
-        process = await self._launch(spec, preloaded)
+        await self._reception.open(self._door())
+        process = await self._launch(spec)
         try:
             async with asyncio.timeout(self._options.start_timeout):
-                wire, card = await self._arrival(spec.name, process)
-                worker = LocalWorker(spec, card.address, process, wire, offers)
-                self._workers.append(worker)
-                await worker.ready(self._context.heartbeat)
+                worker = await self._reception.receive(spec, process)
         except (WorkerLost, TimeoutError) as error:
             process.kill()
             raise WorkerLost(spec.name, self._obituary(process, error)) from error
+        except asyncio.CancelledError:  # nobody wants it any more
+            process.kill()
+            raise
+        self._workers.append(worker)
         return worker
 
     async def close(self) -> None:
@@ -86,104 +65,42 @@ class LocalExecutor:
         for process in self._processes:
             process.kill()
         await asyncio.gather(*(process.swept for process in self._processes))
-        if self._preloading is not None:
-            self._preloading.cancel()
-            await asyncio.wait({self._preloading})
-        if self._nursery is not None:
-            self._nursery.close()
-        await self._listener.close()
+        await self._preloader.close()
+        await self._reception.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-    async def _bind(self) -> None:
-        async with self._binding:
-            if not self._listener.address:
-                await self._listener.bind(self._door())
 
     def _door(self) -> str:
         if self._options.link == "tcp" or not HAS_UNIX:
             return "tcp:127.0.0.1:0"
-        self._folder = Path(tempfile.mkdtemp(prefix="areal-"))
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="areal-"))
         return f"unix:{self._folder / 'controller.sock'}"
 
-    async def _accept(self, wire: Wire) -> None:
-        mine = Card("controller", path=tuple(map(os.path.abspath, sys.path)), files=self._context.files)
-        try:
-            card = await greet(wire, "listener", self._key, mine)
-        except Refused as error:
-            logger.warning("refused a link: %s", error)
-            return
-        arrival = self._arrivals.get(card.name)
-        if arrival is None or arrival.done():
-            wire.close(f"no worker {card.name} is expected")
-            return
-        arrival.set_result((wire, card))
-
-    def _may_fork(self, spec: WorkerSpec) -> bool:
-        """Not where a worker wants devices, or variables of its own: some are read when a module is imported."""
-        own = spec.environment.keys() - _thread_variables(1).keys()
-        plain = spec.python is None and not own and not spec.place.devices
-        return AVAILABLE and self._options.preload and plain and bool(self._context.modules)
-
-    async def _preloaded(self) -> Preloaded | None:
-        """What workers are forked from, once it is ready; None where it cannot be had."""
-        if self._preloading is None:
-            self._preloading = asyncio.create_task(self._preload())
-        return await asyncio.shield(self._preloading)
-
-    async def _preload(self) -> Preloaded | None:
-        environment = {**_SAME_HASHES, **os.environ, **_thread_variables(1), **_UNBUFFERED}
-        path = tuple(map(os.path.abspath, sys.path))
-        self._nursery = Preloaded(Syllabus(path, self._context.modules), environment, self._log("preload"))
-        try:
-            await asyncio.to_thread(self._nursery.prepare, self._options.start_timeout)
-        except Unready as error:
-            logger.warning("workers are not forked: %s", error)
-            self._nursery.close()
-            self._nursery = None
-        return self._nursery
-
-    async def _launch(self, spec: WorkerSpec, preloaded: Preloaded | None) -> Process:
-        """A process, which is known to `close` even where whoever waits for it here is cancelled."""
-        launch = asyncio.create_task(self._begin(spec, preloaded))
+    async def _launch(self, spec: WorkerSpec) -> Process:
+        """A process; where whoever waits for it here is cancelled it is killed as soon as it is there."""
+        forks = await self._preloader.ready(spec)
+        launch = asyncio.create_task(self._begin(spec, forks))
         self._launches.add(launch)
         launch.add_done_callback(self._launches.discard)
-        return await asyncio.shield(launch)
+        try:
+            return await asyncio.shield(launch)
+        except asyncio.CancelledError:
+            launch.add_done_callback(_kill)
+            raise
 
-    async def _begin(self, spec: WorkerSpec, preloaded: Preloaded | None) -> Process:
-        log, child = self._log(spec.name), None
-        if preloaded is not None:
-            child = await self._fork(spec, preloaded, log)
+    async def _begin(self, spec: WorkerSpec, forks: bool) -> Process:
+        log = Log(self._context.logs / f"{spec.name}.log")
+        arguments = self._reception.arguments(spec)
+        variables = self._reception.variables(spec, os.environ)
+        child: Child | None = None
+        if forks:
+            child = await self._preloader.fork(spec.name, arguments, variables, log)
         if child is None:
-            child = Spawned(self._command(spec), self._environment(spec), log)
+            child = Spawned([spec.python or sys.executable, *arguments], variables, log)
         process = Process(child, log)
         self._processes.append(process)
         return process
-
-    async def _fork(self, spec: WorkerSpec, preloaded: Preloaded, log: Log) -> Child | None:
-        """None where no fork comes; the next worker is then forked from another process."""
-        order = Order(spec.name, self._arguments(spec), self._environment(spec))
-        try:
-            return await asyncio.to_thread(preloaded.fork, order, log)
-        except Unready as error:
-            logger.warning("%s is started afresh: %s", spec.name, error)
-        if self._nursery is preloaded:
-            preloaded.close()
-            self._nursery = self._preloading = None
-        return None
-
-    async def _arrival(self, name: str, process: Process) -> tuple[Wire, Card]:
-        """The link that the worker `name` opens; raises `WorkerLost` where its process ends before."""
-        arrival: Arrival = asyncio.get_running_loop().create_future()
-        self._arrivals[name] = arrival
-        try:
-            either: tuple[asyncio.Future[Any], ...] = (arrival, process.exited)
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not arrival.done():
-                raise WorkerLost(name, describe(process.exited.result()))
-            return arrival.result()
-        finally:
-            del self._arrivals[name]
 
     def _obituary(self, process: Process, error: WorkerLost | TimeoutError) -> str:
         slow = f"no answer within {self._options.start_timeout:g} s"
@@ -191,19 +108,7 @@ class LocalExecutor:
         tail = process.tail()
         return f"{reason}, before it could serve" + (f"; its log ends:\n{tail}" if tail else "; its log is empty")
 
-    def _command(self, spec: WorkerSpec) -> list[str]:
-        return [spec.python or sys.executable, "-P", "-m", "areal_core.workers", *self._arguments(spec)]
 
-    def _arguments(self, spec: WorkerSpec) -> tuple[str, ...]:
-        return ("--connect", self._listener.address, "--name", spec.name, "--role", spec.role, "--lifeline")
-
-    def _environment(self, spec: WorkerSpec) -> dict[str, str]:
-        own = {**_UNBUFFERED, KEY_VARIABLE: self._key.hex()}
-        return {**_SAME_HASHES, **os.environ, **_thread_variables(spec.place.threads), **spec.environment, **own}
-
-    def _log(self, name: str) -> Log:
-        return Log(self._context.logs / f"{name}.log")
-
-
-def _thread_variables(threads: int) -> dict[str, str]:
-    return {f"{library}_NUM_THREADS": str(threads) for library in THREAD_VARIABLES}
+def _kill(launch: asyncio.Task[Process]) -> None:
+    if launch.exception() is None:
+        launch.result().kill()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import select
 import signal
@@ -10,17 +12,83 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from areal_core.contexts import ExecutorContext, WorkerSpec
+from areal_plugins.builtin.executors import LocalOptions
 from areal_plugins.builtin.executors.nursery import NUMBER, Order, Syllabus, receive, send, take
 from areal_plugins.builtin.executors.process import Log, signal_group
+from areal_plugins.builtin.executors.reception import SAME_HASHES, thread_variables
 
 FORK_SECONDS = 10.0
 """What a fork may take; it takes a hundredth of a second."""
 
 AVAILABLE = sys.platform == "linux"
 """Elsewhere libraries of the system keep threads of their own, or processes have no handles."""
+
+
+logger = logging.getLogger(__name__)
+
+
+class Preloader:
+    """Starts such a process when it is first needed, and another one when that is lost."""
+
+    def __init__(self, options: LocalOptions, context: ExecutorContext) -> None:
+        self._options, self._context = options, context
+        self.nursery: Preloaded | None = None
+        self._preparing: asyncio.Task[None] | None = None
+
+    async def ready(self, spec: WorkerSpec) -> bool:
+        """Whether the worker `spec` can be forked, once that is known.
+
+        Not where it wants devices, or variables of its own: some are read when a module is imported.
+        """
+        own = spec.environment.keys() - thread_variables(1).keys()
+        wants = AVAILABLE and self._options.preload and bool(self._context.modules)
+        if not wants or own or spec.python is not None or spec.place.devices:
+            return False
+        if self._preparing is None:
+            self._preparing = asyncio.create_task(self._prepare())
+        await asyncio.shield(self._preparing)
+        return self.nursery is not None
+
+    async def fork(
+        self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Log
+    ) -> Forked | None:
+        """A worker; None where none comes, the next one is then forked from another process."""
+        nursery = self.nursery
+        if nursery is None:
+            return None
+        order = Order(name, tuple(arguments[arguments.index("--connect") :]), dict(environment))
+        try:
+            return await asyncio.to_thread(nursery.fork, order, log)
+        except Unready as error:
+            logger.warning("%s is started afresh: %s", name, error)
+        if self.nursery is nursery:
+            nursery.close()
+            self.nursery = self._preparing = None
+        return None
+
+    async def close(self) -> None:
+        """End it."""
+        if self._preparing is not None:
+            self._preparing.cancel()
+            await asyncio.wait({self._preparing})
+        if self.nursery is not None:
+            self.nursery.close()
+
+    async def _prepare(self) -> None:
+        path = tuple(map(os.path.abspath, sys.path))
+        environment = {**SAME_HASHES, **os.environ, **thread_variables(1), "PYTHONUNBUFFERED": "1"}
+        log = Log(self._context.logs / "preload.log")
+        nursery = self.nursery = Preloaded(Syllabus(path, self._context.modules), environment, log)
+        try:
+            await asyncio.to_thread(nursery.prepare, self._options.start_timeout)
+        except Unready as error:
+            logger.warning("workers are not forked: %s", error)
+            nursery.close()
+            self.nursery = None
 
 
 class Unready(Exception):

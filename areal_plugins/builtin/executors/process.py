@@ -65,16 +65,11 @@ class Process:
 
     def __init__(self, child: Child, log: Log) -> None:
         self._loop = asyncio.get_running_loop()
-        self.exited: asyncio.Future[int | None] = self._loop.create_future()
+        self.exited: asyncio.Future[str] = self._loop.create_future()
         self.swept: asyncio.Future[None] = self._loop.create_future()
         self._child, self.tail = child, log.tail
-        self.pid = child.pid
-        threading.Thread(target=self._watch, name=f"process {self.pid}", daemon=True).start()
-
-    async def ends_within(self, seconds: float) -> bool:
-        """Whether it has ended after so long at most."""
-        await asyncio.wait({self.exited}, timeout=seconds)
-        return self.exited.done()
+        self.pid: int | None = child.pid
+        threading.Thread(target=self._watch, name=f"process {child.pid}", daemon=True).start()
 
     def terminate(self) -> None:
         """Ask it to end."""
@@ -87,8 +82,8 @@ class Process:
     def _watch(self) -> None:
         """In a thread: wait for its end, and end what it leaves behind."""
         code = self._child.wait()
-        self._tell(self.exited, code)
-        _sweep(self.pid)
+        self._tell(self.exited, describe(code))
+        _sweep(self._child.pid)
         self._tell(self.swept, None)
 
     def _tell(self, future: asyncio.Future[Any], value: object) -> None:
@@ -116,6 +111,12 @@ class Spawned:
         assert self._popen.stdin is not None
         self._popen.stdin.close()
         return code
+
+
+def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Process:
+    """A process with a fresh interpreter, or whatever else `command` starts."""
+    to = Log(log)
+    return Process(Spawned(command, environment, to), to)
 
 
 def describe(code: int | None) -> str:

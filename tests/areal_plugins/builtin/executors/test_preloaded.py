@@ -19,7 +19,7 @@ from areal_core.local import load_file
 from areal_plugins.builtin.executors import LocalOptions
 from areal_plugins.builtin.executors.local import LocalExecutor
 from areal_plugins.builtin.executors.preloaded import AVAILABLE
-from areal_plugins.builtin.executors.worker import LocalWorker
+from areal_plugins.builtin.executors.worker import LinkedWorker
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="workers are forked on Linux alone")
 
@@ -29,7 +29,7 @@ HEAVY = "sqlite3"
 """Stands for what takes long to import: nothing else here does."""
 PATIENCE = 60.0
 
-Test = Callable[[LocalExecutor, LocalWorker], Awaitable[None]]
+Test = Callable[[LocalExecutor, LinkedWorker], Awaitable[None]]
 
 
 def spec(name: str = "w", role: str = "Errands", place: Place = Place(), **more: Any) -> WorkerSpec:  # noqa: B008
@@ -40,7 +40,9 @@ def running(logs: Path, test: Test, modules: tuple[str, ...] = (HEAVY,), heartbe
     """Run `test` with one forked worker."""
 
     async def run() -> None:
-        executor = LocalExecutor(LocalOptions(), ExecutorContext("run", logs, (str(ERRANDS),), heartbeat, modules))
+        executor = LocalExecutor(
+            LocalOptions(), ExecutorContext("run", logs, (str(ERRANDS),), heartbeat, modules=modules)
+        )
         try:
             await test(executor, await executor.start(spec()))
         finally:
@@ -50,8 +52,8 @@ def running(logs: Path, test: Test, modules: tuple[str, ...] = (HEAVY,), heartbe
 
 
 def nursery(executor: LocalExecutor) -> int:
-    assert executor._nursery is not None
-    return executor._nursery._process.pid
+    assert executor._preloader.nursery is not None
+    return executor._preloader.nursery._process.pid
 
 
 def parent(pid: int | None) -> int:
@@ -82,13 +84,13 @@ def test_a_worker_has_the_modules_from_its_start_and_everything_else_of_its_own(
 ) -> None:
     monkeypatch.setenv("COLOUR", "blue")
 
-    async def test(executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
         about = await worker.call("about")
         assert HEAVY in about["modules"]
         assert about["pid"] == worker.pid == os.getsid(worker.pid) == os.getpgid(worker.pid)
         assert parent(worker.pid) == nursery(executor)
         assert about["environment"]["COLOUR"] == "blue"
-        assert executor._key.hex() not in str(about)
+        assert executor._reception._key.hex() not in str(about)
         assert name(worker.pid) == "w"
         assert HEAVY not in sys.modules
 
@@ -96,7 +98,7 @@ def test_a_worker_has_the_modules_from_its_start_and_everything_else_of_its_own(
 
 
 def test_threads_are_those_of_the_place(tmp_path: Path) -> None:
-    async def test(executor: LocalExecutor, _: LocalWorker) -> None:
+    async def test(executor: LocalExecutor, _: LinkedWorker) -> None:
         worker = await executor.start(spec("x", place=Place(threads=3)))
         assert parent(worker.pid) == nursery(executor)
         assert (await worker.call("about"))["environment"]["OMP_NUM_THREADS"] == "3"
@@ -115,7 +117,7 @@ def test_threads_are_those_of_the_place(tmp_path: Path) -> None:
 def test_a_worker_with_devices_variables_or_an_interpreter_of_its_own_is_started_afresh(
     tmp_path: Path, asked: WorkerSpec
 ) -> None:
-    async def test(executor: LocalExecutor, _: LocalWorker) -> None:
+    async def test(executor: LocalExecutor, _: LinkedWorker) -> None:
         worker = await executor.start(asked)
         assert parent(worker.pid) == os.getpid()
         assert HEAVY not in (await worker.call("about"))["modules"]
@@ -129,9 +131,9 @@ def test_modules_that_start_threads_are_not_forked(tmp_path: Path, caplog: pytes
     )
     sys.path.append(str(tmp_path))
 
-    async def test(executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
         assert parent(worker.pid) == os.getpid()
-        assert executor._nursery is None
+        assert executor._preloader.nursery is None
 
     try:
         with caplog.at_level(logging.WARNING):
@@ -142,7 +144,7 @@ def test_modules_that_start_threads_are_not_forked(tmp_path: Path, caplog: pytes
 
 
 def test_a_module_that_cannot_be_imported_is_the_workers_own_business(tmp_path: Path) -> None:
-    async def test(executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
         assert parent(worker.pid) == nursery(executor)
 
     running(tmp_path, test, ("no_such_module", HEAVY))
@@ -153,7 +155,7 @@ def test_a_module_that_cannot_be_imported_is_the_workers_own_business(tmp_path: 
 def test_how_a_worker_ended_is_known_and_what_it_started_ends_with_it(
     tmp_path: Path, number: signal.Signals, reason: str
 ) -> None:
-    async def test(_: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(_: LocalExecutor, worker: LinkedWorker) -> None:
         child = await worker.call("spawn")
         assert worker.pid is not None
         os.kill(worker.pid, number)
@@ -165,7 +167,7 @@ def test_how_a_worker_ended_is_known_and_what_it_started_ends_with_it(
 
 
 def test_a_worker_that_dies_at_the_start_says_why(tmp_path: Path) -> None:
-    async def test(executor: LocalExecutor, _: LocalWorker) -> None:
+    async def test(executor: LocalExecutor, _: LinkedWorker) -> None:
         with pytest.raises(WorkerLost, match=r"exit code 2, before it could serve; its log ends:(.|\n)*is not JSON"):
             await executor.start(spec("x", "Broken"))
 
@@ -173,7 +175,7 @@ def test_a_worker_that_dies_at_the_start_says_why(tmp_path: Path) -> None:
 
 
 def test_a_stopped_worker_is_noticed_and_killed(tmp_path: Path) -> None:
-    async def test(_: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(_: LocalExecutor, worker: LinkedWorker) -> None:
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGSTOP)
         assert "no heartbeat for 1 s" in await worker.lost()
@@ -184,7 +186,7 @@ def test_a_stopped_worker_is_noticed_and_killed(tmp_path: Path) -> None:
 
 
 def test_workers_outlive_the_process_they_were_forked_from_and_the_next_ones_come_from_another(tmp_path: Path) -> None:
-    async def test(executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
         first = nursery(executor)
         os.kill(first, signal.SIGKILL)
         assert ended(first)
@@ -203,7 +205,7 @@ def test_workers_outlive_the_process_they_were_forked_from_and_the_next_ones_com
 def test_closing_leaves_no_process_no_descriptor_and_no_file_but_logs(tmp_path: Path) -> None:
     left: list[int] = []
 
-    async def test(executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
         left.extend((nursery(executor), worker.pid or 0))
 
     before = open_files()
@@ -214,7 +216,7 @@ def test_closing_leaves_no_process_no_descriptor_and_no_file_but_logs(tmp_path: 
 
 
 def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
-    async def test(executor: LocalExecutor, _: LocalWorker) -> None:
+    async def test(executor: LocalExecutor, _: LinkedWorker) -> None:
         start = asyncio.create_task(executor.start(spec("x")))
         while not executor._launches:  # noqa: ASYNC110 - nothing tells when the fork is asked for
             await asyncio.sleep(0)
@@ -246,7 +248,7 @@ async def main(errands, logs, modules):
     hang = asyncio.create_task(workers[1].call("hang"))
     await asyncio.sleep(0)
     os.kill(workers[2].pid, signal.SIGSTOP)
-    nursery = [executor._nursery._process.pid] if modules else []
+    nursery = [executor._preloader.nursery._process.pid] if modules else []
     print(executor._folder, child, *nursery, *(worker.pid for worker in workers), flush=True)
     await hang
 
