@@ -268,8 +268,10 @@ class Watch:
     def _speaks(self, worker: SimWorker) -> bool:
         """Whether it is rank 0 of the trainer that the run has now."""
         controller = self._controller
-        return controller is not None and bool(controller._crew.trainer.ranks) and (
-            controller._crew.trainer.ranks[0] is worker
+        return (
+            controller is not None
+            and bool(controller._crew.trainer.ranks)
+            and (controller._crew.trainer.ranks[0] is worker)
         )
 
     def _rolled_out(self, order: Any, group: TrajectoryGroup) -> None:
@@ -341,7 +343,9 @@ class Watch:
         """All that was drawn is in the checkpoint, trained on, or dropped."""
         held = {group.sequence for group in state.buffered} | {sequence for sequence, _ in state.under_way}
         dropped = sum(entry.groups for entry in state.tally.dropped.values()) + self.history.given_up(state.step)
-        trained = {group.sequence for step, groups in self.history.groups.items() if step <= state.step for group in groups}
+        trained = {
+            group.sequence for step, groups in self.history.groups.items() if step <= state.step for group in groups
+        }
         if held & trained:
             self.fail("no-task-twice", f"the checkpoint of step {state.step} holds {held & trained}, trained on before")
         if len(held) + dropped + len(trained) != state.drawn.groups:
