@@ -93,16 +93,16 @@ class Composition:
         """Completions that one engine works on at once."""
         return self.experiment.stages[0].spec.inference.max_concurrent
 
-    def trainer_plans(self, directory: str) -> list[TrainerPlan]:
-        """One a rank."""
+    def trainer_plan(self, worker: WorkerSpec, directory: str) -> TrainerPlan:
+        """For the rank `worker`."""
         stage = self.experiment.stages[0]
         spec, amp = stage.spec, stage.spec.training.amp
-        plan = TrainerPlan(
+        return TrainerPlan(
             component=self._ref(stage.trainer),
             transport=self.transport,
             model=directory,
             dtype=spec.model.dtype,
-            place=Place(),
+            place=worker.place,
             seed=self.experiment.seed,
             work=self._work("trainer"),
             lora=_lora(spec.model.lora),
@@ -111,7 +111,6 @@ class Composition:
             amp={"enabled": amp.enabled, "dtype": amp.dtype, "loss_scale": amp.loss_scale},
             memory_limit=spec.supervision.memory_limit,
         )
-        return [evolve(plan, place=worker.place) for worker in self.trainers(0)]
 
     def engine_plan(self, worker: WorkerSpec, directory: str, version: WeightVersion) -> EnginePlan:
         """For the engine `worker`."""
@@ -312,9 +311,9 @@ class _Workers:
         self._device = stage.platform.descriptor.capabilities.device
         self._platform: Platform = build(make_ref(stage.platform, experiment.files), None)
         self._trainers, self._engines = layout.trainers(self._spec), layout.engines(self._spec)
-        processes = experiment.executor.descriptor.capabilities.processes
-        self._nodes = experiment.executor.descriptor.capabilities.nodes
-        computing = len(self._trainers) + len(self._engines) if processes else 1
+        executor = experiment.executor.descriptor.capabilities
+        self._nodes = executor.nodes
+        computing = len(self._trainers) + len(self._engines) if executor.processes else 1
         self._threads = max(1, cores() // computing)
 
     def trainers(self, life: int) -> tuple[WorkerSpec, ...]:
@@ -373,4 +372,6 @@ class _Workers:
         resources = {"cpu": float(place.threads)}
         if place.devices:
             resources[self._device] = float(len(place.devices))
-        return WorkerSpec(name, role, place, self._platform.environment(place), python, resources)
+        # Which devices of which machine: an executor that finds the machine finds them too, and says so to the worker.
+        seen = evolve(place, devices=()) if self._nodes else place
+        return WorkerSpec(name, role, place, self._platform.environment(seen), python, resources)

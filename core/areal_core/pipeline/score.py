@@ -34,7 +34,8 @@ async def score_model(
     program = composition.stages[-1]
     if samples is not None:
         program = evolve(program, evaluation=evolve(program.evaluation, samples=samples))
-    run, executor = open_run(composition, PipelineState(), watcher, None, {}), open_executor(composition)
+    run = open_run(composition, PipelineState(), watcher, None, {})
+    executor = open_executor(composition, run.events, trains=False)
     supervision = composition.experiment.stages[-1].spec.supervision
     supervisor = Supervisor(
         executor, run.background, run.condition, run.events, run.observers.failed,
