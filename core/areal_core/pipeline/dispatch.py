@@ -94,6 +94,13 @@ class _Toll:
         self.hangs += isinstance(error, RolloutHung)
         return lost
 
+    def charge(self, error: RemoteError | WorkerLost) -> RemoteError | WorkerLost:
+        """The error that the group fails with."""
+        if not isinstance(error, RolloutHung):
+            return error
+        suspicion = f"{self.hangs} workers hung with this group: its environment or its reward may block"
+        return RolloutHung(error.worker, f"{error.reason}; {suspicion}")
+
     def exceeds(self, patience: Patience) -> bool:
         """Whether that is enough."""
         return max(self.failures, self.hangs) > patience.retries or self.losses > patience.losses
@@ -155,7 +162,7 @@ class Dispatcher:
                     _heed_cancellation()
                     lost = toll.add(error)
                     if toll.exceeds(self._patience) or _is_input(error):
-                        raise self._failed(order, error) from error
+                        raise self._failed(order, toll.charge(error)) from error
                     self._report("group-retried", order, error, "info" if lost else "warning")
                 else:
                     self._recent.append(False)
