@@ -64,7 +64,7 @@ class Crew:
 
     async def let_go(self, engine: Seat, grace: float) -> None:
         """End an engine once it has finished what it works on; what takes longer than `grace` is done by others."""
-        self.engines.seats.remove(engine)
+        self.engines.remove(engine)
         engine.ready = False
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
@@ -76,7 +76,7 @@ class Crew:
         before, self._program = self._program, program
         if program.environments != before.environments:
             await together([self._equip(seat) for seat in self.rollouts.ready])
-            await self._condition.until(lambda: bool(self.rollouts.ready))
+            await self._condition.until(lambda: self.rollouts.serves)
 
     async def sources(self, split: str) -> list[Source]:
         """The stage's environments with the sizes of their `split`."""
