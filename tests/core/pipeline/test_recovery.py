@@ -265,4 +265,4 @@ def test_an_engine_that_never_takes_a_version_is_replaced_and_the_others_go_on(s
     scene.run(SLOW, fault, "resources={infer: {num_gpus: 2}}", "supervision.update_timeout=20")
     ensure_whole(scene)
     (lost,) = events(scene, "worker-lost")
-    assert lost["reason"] == f"hung: {method} did not return within 20 s"
+    assert lost["reason"] == f"hung: it did not {method} the weights within 20 s"
