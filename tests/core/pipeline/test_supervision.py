@@ -108,6 +108,20 @@ def test_the_last_engine_that_is_given_up_fails_the_run(scene):
         scene.run(SLOW, TWO, "supervision.max_restarts=1", meddle=at_step(3, act))
 
 
+def test_a_rollout_worker_that_is_hung_again_and_again_is_not_given_up(scene):
+    """What it plays answers for that."""
+
+    async def act(controller):
+        for _ in range(3):
+            await controller._run.condition.until(lambda: seat(controller, "rollout-0").ready)
+            silent(seat(controller, "rollout-0").worker)
+            await controller._run.condition.until(lambda: not seat(controller, "rollout-0").ready)
+
+    options = "supervision={max_restarts: 1, heartbeat_timeout: 4, health_every: 1, task_retries: 5}"
+    assert scene.run(SLOW, options, meddle=at_step(3, act)).outcome == "done"
+    assert [event.data["how"] for event in events(scene, "worker-lost")] == ["hung"] * 3
+
+
 def test_restarts_in_a_row_wait_longer_and_longer():
     persistence = Persistence(backoff=2.0)
     assert [persistence.wait(restart) for restart in (1, 2, 3, 4, 9)] == [0.0, 2.0, 4.0, 8.0, 60.0]
