@@ -28,9 +28,6 @@ from areal_core.pipeline.tasks import TaskSampler
 from areal_core.pipeline.train import StageRun
 from areal_plugins.testing.sim.wires import SimWorker
 
-TRACE = 60
-"""Recent events that a report shows."""
-
 EVERY = 200
 """Events between two looks at what is dear to count."""
 
@@ -74,9 +71,9 @@ class History:
 class Watch:
     """Looks at one experiment, through all lives of its controller."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, trace: int | None) -> None:
         self.history = History()
-        self.trace: deque[str] = deque(maxlen=TRACE)
+        self.trace: deque[str] = deque(maxlen=trace)
         self.events: Counter[str] = Counter()
         self.broken: Broken | None = None
         self.looks = 0
@@ -149,13 +146,15 @@ class Watch:
             raise self.broken
 
     def _serving(self, controller: Controller) -> None:
-        """All engines that serve have the version that the run is said to serve, but while they swap."""
+        """All engines that serve have the version that the run is said to serve, but while they swap or the run ends."""
         weights = controller._weights
-        if weights.swapping or weights.version is None:
+        offer = weights._offer
+        if weights.swapping or offer is None or controller._run.stop.asked is not None:
             return
+        version = offer.version
         for seat in controller._crew.engines.seats:
-            if seat.ready and isinstance(seat.held, SimWorker) and seat.held.serves != weights.version:
-                self.fail("engines-agree", f"{seat.name} serves {seat.held.serves}, the run {weights.version}")
+            if seat.ready and seat.held.serves is not version and seat.held.serves != version:
+                self.fail("engines-agree", f"{seat.name} serves {seat.held.serves}, the run {version}")
 
     def _counts(self, controller: Controller, stage: StageRun) -> None:
         """No task is lost, or in two places; what runs ahead is within the bound."""
@@ -268,8 +267,10 @@ class Watch:
     def _speaks(self, worker: SimWorker) -> bool:
         """Whether it is rank 0 of the trainer that the run has now."""
         controller = self._controller
-        return controller is not None and bool(controller._crew.trainer.ranks) and (
-            controller._crew.trainer.ranks[0] is worker
+        return (
+            controller is not None
+            and bool(controller._crew.trainer.ranks)
+            and (controller._crew.trainer.ranks[0] is worker)
         )
 
     def _rolled_out(self, order: Any, group: TrajectoryGroup) -> None:
@@ -341,7 +342,9 @@ class Watch:
         """All that was drawn is in the checkpoint, trained on, or dropped."""
         held = {group.sequence for group in state.buffered} | {sequence for sequence, _ in state.under_way}
         dropped = sum(entry.groups for entry in state.tally.dropped.values()) + self.history.given_up(state.step)
-        trained = {group.sequence for step, groups in self.history.groups.items() if step <= state.step for group in groups}
+        trained = {
+            group.sequence for step, groups in self.history.groups.items() if step <= state.step for group in groups
+        }
         if held & trained:
             self.fail("no-task-twice", f"the checkpoint of step {state.step} holds {held & trained}, trained on before")
         if len(held) + dropped + len(trained) != state.drawn.groups:

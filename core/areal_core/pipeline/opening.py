@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pluggy
 
 from areal_core.contexts import ExecutorContext, RunInfo, TrackerContext
+from areal_core.local import is_local
 from areal_core.pipeline import checkpoint
 from areal_core.pipeline.background import Background, Stop
 from areal_core.pipeline.checkpoint import PipelineState
@@ -21,9 +22,10 @@ from areal_core.pipeline.run import Run, Watcher
 from areal_core.pipeline.rundir import RunDirectory
 from areal_core.pipeline.trace import Trace
 from areal_core.protocols import Executor, Tracker
-from areal_core.spec.experiment import Selected
+from areal_core.spec.experiment import Experiment, Selected
 from areal_core.spec.secrets import shown
 from areal_core.workers.build import build, make_ref
+from areal_core.workers.service import ROLES
 
 
 def open_run(
@@ -92,8 +94,23 @@ def open_executor(composition: Composition, events: Events | None = None, trains
         logs=composition.folder / "logs",
         files=experiment.files,
         heartbeat=experiment.stages[0].spec.supervision.heartbeat_timeout,
+        modules=tuple(dict.fromkeys(_modules(experiment))),
         workers=(*(composition.trainers(0) if trains else ()), *composition.engines, *composition.rollouts),
         report=lambda text: None if events is None else events.add("start-waits", text),
     )
     executor: Executor = build(make_ref(experiment.executor, experiment.files), context)
     return executor
+
+
+def _modules(experiment: Experiment) -> Iterator[str]:
+    """Where the code of the workers' components is, but for what the spec brings along in files of its own."""
+    yield from (service.partition(":")[0] for service in ROLES.values())
+    for stage in experiment.stages:
+        spec = stage.spec
+        parts = [stage.model, stage.transport, stage.objective, stage.optimizer]
+        parts += [stage.trainer] if spec.training.python is None else []
+        parts += [stage.engine] if spec.inference.python is None else []
+        for entry in stage.environments:
+            parts += [entry.environment, *([entry.reward] if entry.reward else [])]
+        modules = (part.component.factory.partition(":")[0] for part in parts)
+        yield from (module for module in modules if not is_local(module))
