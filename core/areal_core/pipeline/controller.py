@@ -14,7 +14,7 @@ from attrs import evolve
 
 from areal_core.contexts import RunSummary
 from areal_core.data import WeightVersion
-from areal_core.errors import ArealError, CheckpointError, RunFailed, WorkerLost
+from areal_core.errors import ArealError, CheckpointError, RemoteError, RunFailed, WorkerLost
 from areal_core.pipeline import checkpoint, dispatch, supervise
 from areal_core.pipeline.background import Background, Stopped
 from areal_core.pipeline.checkpoint import PipelineState
@@ -27,7 +27,7 @@ from areal_core.pipeline.evaluate import Evaluator, flat
 from areal_core.pipeline.metrics import Dropped
 from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.pool import Seat
-from areal_core.pipeline.recovery import Recovery, Setback
+from areal_core.pipeline.recovery import LOST, RELOAD, Recovery, Setback
 from areal_core.pipeline.run import Watcher
 from areal_core.pipeline.stopwatch import Stopwatch
 from areal_core.pipeline.supervise import Supervisor
@@ -73,7 +73,12 @@ class Controller:
             run.trace, self._committed, supervision.update_timeout,
         )  # fmt: skip
         self._recovery = Recovery(
-            self._crew.trainer, self._weights, supervise.persistence(supervision), run.events, self._supervisor.mourn
+            self._crew.trainer,
+            self._weights,
+            supervise.persistence(supervision),
+            run.events,
+            self._supervisor.mourn,
+            supervision.max_reloads,
         )
         self._dispatcher = Dispatcher(
             self._crew.engines,
@@ -141,7 +146,7 @@ class Controller:
         """How to get over what stopped the run, if that can be."""
         stop = self._run.stop
         try:
-            return self._recovery.judge(stop.cause)
+            return self._recovery.judge(stop.cause, self._saved)
         except ArealError as error:
             stop.cause = error
             return None
@@ -150,7 +155,7 @@ class Controller:
         """Every stage, from where the run stands."""
         if self._crew.trainer.broken:
             await self._run.stop.race(self._crew.restart_trainer())
-        self._recovery.began(self._state.step, self._state.incarnation)
+        self._recovery.began()
         self._attending = self._run.background.spawn(self._attend())
         for program in self._composition.stages[_stage_of(self._state, self._composition) :]:
             await self._run_stage(program)
@@ -168,8 +173,12 @@ class Controller:
         stage, self._stage, self._between = self._stage, None, None
         self._resume, state = await self._last_good()
         self._state = evolve(state, incarnation=self._state.incarnation + 1)
+        if setback.cause == RELOAD and (self._resume is None or stage is None or state.stage != stage.name):
+            self._crew.trainer.kill(setback.reason)  # it can only go back to a state of the stage that it is in
         if stage is not None:
             stage.discard(setback.cause, kept={group.sequence for group in state.buffered})
+        run.tally.totals.restarts += setback.cause == LOST
+        run.tally.totals.reloads += setback.cause == RELOAD
         dropped = evolve(run.tally.dropped.get(setback.cause, Dropped()))
         rewind(run, self._state)
         self._scores = [(step, figures) for step, figures in self._scores if step <= state.step]
@@ -202,6 +211,7 @@ class Controller:
         run = self._run
         run.watcher.phase(f"stage {program.name}")
         await run.stop.race(self._begin_stage(program))
+        self._recovery.over(self._state.step, self._state.incarnation)
         if program.evaluation.before and self._state.step == 0 and not self._scores:
             await run.stop.race(self._evaluate(program, 0))
         await self._enter(program)
@@ -218,9 +228,14 @@ class Controller:
         """Bring trainer, rollout workers and engines to where the stage begins, or goes on."""
         state, trainer = self._state, self._crew.trainer
         self._stage = self._between = None
-        await trainer.call("begin_stage", program.order)
-        if self._resume is not None and state.stage == program.name:
-            await trainer.call("load_state", str(checkpoint.trainer_state(self._resume)))
+        try:
+            await trainer.call("begin_stage", program.order)
+            if self._resume is not None and state.stage == program.name:
+                await trainer.call("load_state", str(checkpoint.trainer_state(self._resume)))
+        except RemoteError as error:
+            if self._recovery.going_back:  # in a new process it may succeed
+                trainer.kill(f"it could not go back: {error}")
+            raise
         self._between = evolve(state, stage=program.name)
         await self._crew.begin(program)
         version = WeightVersion(state.incarnation, state.step)

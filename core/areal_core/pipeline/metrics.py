@@ -22,15 +22,23 @@ _SMOOTHING = 10.0
 
 @define
 class Totals:
-    """Units drawn and trained on since the run began."""
+    """Units drawn and trained on since the run began, and how often it went back to a checkpoint and why."""
 
     generated: int = 0
     trained: int = 0
+    restarts: int = 0
+    reloads: int = 0
 
     @property
     def utilization(self) -> float:
         """Sample utilization: trained over generated, of what has been either trained on or given up."""
         return self.trained / self.generated if self.generated else 1.0
+
+    @property
+    def setbacks(self) -> dict[str, float]:
+        """As figures; nothing of a run that had none."""
+        counts = {"restarts": float(self.restarts), "reloads": float(self.reloads)}
+        return {name: count for name, count in counts.items() if count}
 
 
 @define
@@ -146,8 +154,6 @@ def _mean(values: Iterable[float]) -> float:
 
 def note(metrics: Mapping[str, float], events: Events) -> None:
     """What a step did that somebody may ask about later."""
-    if metrics.get("skipped"):
-        events.add("skipped", "this step changed no weight: its loss or gradient is not finite")
     if metrics.get("clipped"):
         norm = metrics.get("grad_norm", float("nan"))
         events.add("clipped", f"the gradient, of norm {norm:.4g}, was clipped", "info", grad_norm=norm)
