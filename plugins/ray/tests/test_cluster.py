@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,8 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from areal_plugin_ray import RayOptions
+from areal_plugin_ray.executor import make
 
+from areal_plugins import WorkerLost
+from areal_plugins.protocols import ExecutorContext, Place, WorkerSpec
 from areal_plugins.testing.conformance import ExecutorConformance
+from areal_plugins.testing.conformance.errands import ROLE
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 240.0
@@ -111,6 +117,27 @@ class TestRules(ExecutorConformance):
     @pytest.fixture
     def component(self):
         return "executor/ray"
+
+
+def test_ranks_meet_on_the_machine_of_rank_0_and_say_how_they_end(idle, tmp_path):
+    names = [WorkerSpec(f"trainer-{rank}", ROLE, Place(rank, 2, rendezvous="file:///life-0")) for rank in range(2)]
+
+    async def meet():
+        executor = make(RayOptions(strategy="SPREAD"), ExecutorContext("run", tmp_path / "logs", workers=tuple(names)))
+        try:
+            ranks = await asyncio.gather(*map(executor.start, names))
+            told = [[await rank.call("variable", name) for name in ("MASTER_PORT", "RANK")] for rank in ranks]
+            with pytest.raises(WorkerLost, match="exit code 3"):
+                await ranks[1].call("die")
+            return [rank.spec.place.rendezvous for rank in ranks], told
+        finally:
+            await executor.close()
+
+    rendezvous, told = asyncio.run(asyncio.wait_for(meet(), PATIENCE))
+    assert len(set(rendezvous)) == 1
+    assert rendezvous[0].startswith("tcp://")
+    port = rendezvous[0].rpartition(":")[2]
+    assert told == [[port, "0"], [port, "1"]]
 
 
 def test_a_run_on_two_nodes_learns_and_leaves_nothing(launch, idle, tmp_path):
