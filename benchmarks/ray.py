@@ -113,7 +113,7 @@ def cluster() -> Iterator[tuple[str, Callable[[], None]]]:
     """Its address, and what kills the node that trains."""
     import ray
     from ray.cluster_utils import Cluster
-    from ray.util.placement_group import placement_group, remove_placement_group
+    from ray.util.placement_group import placement_group
 
     trains = {**NODE, "resources": {"train": 1}}
     both = Cluster(initialize_head=True, head_node_args={**trains, "resources": {"train": 1, "head": 1}, **HEAD})
@@ -124,7 +124,7 @@ def cluster() -> Iterator[tuple[str, Callable[[], None]]]:
         ray.get(head.ready())
 
         def lose() -> None:
-            remove_placement_group(head)
+            ray.shutdown()  # which gives up the head's place
             both.remove_node(doomed, allow_graceful=False)
 
         yield both.address, lose
