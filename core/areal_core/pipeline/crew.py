@@ -80,7 +80,7 @@ class Crew:
 
     async def let_go(self, engine: Seat, grace: float) -> None:
         """End an engine once it has finished what it works on; what takes longer than `grace` is done by others."""
-        self.engines.seats.remove(engine)
+        self.engines.remove(engine)
         engine.ready = False
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
@@ -93,7 +93,7 @@ class Crew:
         if program.environments != self._equipped:
             self._equipped = None  # as long as only some of them have changed over
             await together([self._equip(seat) for seat in self.rollouts.ready])
-            await self._condition.until(lambda: bool(self.rollouts.ready))
+            await self._condition.until(lambda: self.rollouts.serves)
             self._equipped = program.environments
 
     async def sources(self, split: str) -> list[Source]:

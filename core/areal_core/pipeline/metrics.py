@@ -143,12 +143,14 @@ def _rewards_by_environment(batch: Batch) -> dict[str, float]:
 
 def _lags(step: int, trajectories: Iterable[Trajectory]) -> dict[str, float]:
     """Mean over the drawn units, and the largest, of the batch's step less the version's."""
-    versions = np.concatenate([t.columns["versions"][t.columns["mask"].astype(bool)] for t in trajectories])
-    drawn, counts = np.unique(versions[versions != NO_VERSION], return_counts=True)
+    chosen = list(trajectories)
+    versions = np.concatenate([trajectory.columns["versions"] for trajectory in chosen])
+    learned = np.concatenate([trajectory.columns["mask"] for trajectory in chosen]) != 0
+    drawn = versions[learned & (versions != NO_VERSION)]
     if not drawn.size:
         return {"lag/mean": 0.0, "lag/max": 0.0}
-    lags = step - np.array([WeightVersion.from_code(int(code)).step for code in drawn])
-    return {"lag/mean": float((lags * counts).sum() / counts.sum()), "lag/max": float(lags.max())}
+    lags = step - WeightVersion.steps_of(drawn)
+    return {"lag/mean": float(lags.sum() / lags.size), "lag/max": float(lags.max())}
 
 
 def score_parts(trajectories: Iterable[Trajectory]) -> dict[str, float]:
