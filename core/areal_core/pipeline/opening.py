@@ -16,7 +16,7 @@ from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
-from areal_core.pipeline.metrics import Dropped, Tally
+from areal_core.pipeline.metrics import Dropped
 from areal_core.pipeline.observers import Observers
 from areal_core.pipeline.run import Run, Watcher
 from areal_core.pipeline.rundir import RunDirectory
@@ -60,8 +60,9 @@ def open_run(
         observers=Observers(info, hooks, trackers, report, inline=composition.debug),
         trace=trace,
         watcher=watcher,
-        tally=Tally(),
+        tally=state.tally.copy(),
     )
+    events.step = state.step
     rewind(run, state)
     return run
 
