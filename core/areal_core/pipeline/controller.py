@@ -24,7 +24,6 @@ from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.elastic import Elastic
 from areal_core.pipeline.evaluate import Evaluator, flat
-from areal_core.pipeline.metrics import Dropped
 from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.pool import Seat
 from areal_core.pipeline.recovery import LOST, RELOAD, Recovery, Setback
@@ -168,9 +167,9 @@ class Controller:
     async def _go_back(self, setback: Setback) -> None:
         """Give up what is under way, and stand where a resume of the run would begin."""
         run, lost = self._run, self._run.events.step
-        await self._give_up(setback.cause)
-        run.stop.overcome()
         stage, self._stage, self._between = self._stage, None, None
+        await self._give_up(stage, setback.cause)
+        run.stop.overcome()
         self._resume, state = await self._last_good()
         self._state = evolve(state, incarnation=self._state.incarnation + 1)
         if setback.cause == RELOAD and (self._resume is None or stage is None or state.stage != stage.name):
@@ -179,17 +178,16 @@ class Controller:
             stage.discard(setback.cause, kept={group.sequence for group in state.buffered})
         run.tally.totals.restarts += setback.cause == LOST
         run.tally.totals.reloads += setback.cause == RELOAD
-        dropped = evolve(run.tally.dropped.get(setback.cause, Dropped()))
-        rewind(run, self._state)
+        dropped = rewind(run, self._state, setback.cause)
         self._scores = [(step, figures) for step, figures in self._scores if step <= state.step]
         await self._weights.forget()
-        self._recovery.went_back(setback, lost - state.step, dropped)
+        self._recovery.went_back(setback, lost, self._state, dropped)
         await run.stop.race(asyncio.sleep(setback.wait))
 
-    async def _give_up(self, cause: str) -> None:
+    async def _give_up(self, stage: StageRun | None, cause: str) -> None:
         """End all that belongs to the training that ended. Engines and rollout workers live on."""
-        if self._stage is not None:
-            await self._stage.close(cause)
+        if stage is not None:
+            await stage.close(cause)
         await self._run.background.cancel()
         self._evaluation = None
 

@@ -65,6 +65,12 @@ class Dropped:
         self.units += other.units
         self.longest = max(self.longest, other.longest)
 
+    def leave(self, other: Dropped) -> None:
+        """Not `other`, which was joined before."""
+        self.groups -= other.groups
+        self.trajectories -= other.trajectories
+        self.units -= other.units
+
 
 @define
 class Tally:
@@ -77,15 +83,23 @@ class Tally:
         """As it is now."""
         return Tally(evolve(self.totals), {cause: evolve(dropped) for cause, dropped in self.dropped.items()})
 
-    def rewind(self, before: Tally, *, told: bool) -> None:
-        """Count as in the state `before`; what was drawn since stays drawn, and what was dropped dropped.
+    def rewind(self, before: Tally, cause: str, *, told: bool) -> Dropped:
+        """Count as in the state `before`, and what is given up for that as dropped for `cause`; so much it is.
 
-        `told`: what `before` had dropped was told of in a step that is forgotten, and is told of again.
+        What was drawn since stays drawn. `told`: the drops of `before` were told of in a step that is forgotten;
+        otherwise they are still among those here.
         """
+        lost = Dropped()
+        for dropped in self.dropped.values():
+            lost.join(dropped)
+        for dropped in () if told else before.dropped.values():
+            lost.leave(dropped)
+        self.dropped = before.copy().dropped
+        if lost.groups:
+            self.dropped.setdefault(cause, Dropped()).join(lost)
         self.totals.generated = max(self.totals.generated, before.totals.generated)
         self.totals.trained = before.totals.trained
-        for cause, dropped in before.dropped.items() if told else ():
-            self.dropped.setdefault(cause, Dropped()).join(dropped)
+        return lost
 
     def collected(self, group: TrajectoryGroup) -> None:
         """A group came back from its rollout."""

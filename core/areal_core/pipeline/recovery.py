@@ -9,6 +9,7 @@ from pathlib import Path
 from attrs import frozen
 
 from areal_core.errors import RemoteError, WorkerLost
+from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.events import Events
 from areal_core.pipeline.guard import Unstable
 from areal_core.pipeline.metrics import Dropped
@@ -54,9 +55,11 @@ class Recovery:
         self._back: Setback | None = None
         self._steps, self._dropped = 0, Dropped()
 
-    def went_back(self, setback: Setback, steps: int, dropped: Dropped) -> None:
-        """The run has been taken back by `steps`, and so much was dropped."""
-        self._back, self._steps = setback, self._steps + steps
+    def went_back(self, setback: Setback, step: int, state: PipelineState, dropped: Dropped) -> None:
+        """The run has been taken back from `step` to `state`, and so much was dropped."""
+        text = f"from step {step} to step {state.step}: {setback.reason}"
+        self._events.add("going-back", text, cause=setback.cause, step=state.step, incarnation=state.incarnation)
+        self._back, self._steps = setback, self._steps + step - state.step
         self._dropped.join(dropped)
 
     @property
