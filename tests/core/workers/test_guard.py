@@ -77,6 +77,12 @@ def test_a_component_that_knows_nothing_of_its_memory_is_judged_by_the_machines(
     assert looks(Guard(object(), 0.9, host=False), 3) == []
 
 
+def test_a_worker_that_can_do_no_more_is_left_alone_for_a_while():
+    engine = Engine(0.95)
+    looks(Guard(engine, 0.9, host=False), 2 * CALM + 1)
+    assert engine.relieved == 2
+
+
 def test_without_a_limit_nothing_is_done():
     engine = Engine(0.99)
     assert looks(Guard(engine, None, host=True, width=16), 3) == []
