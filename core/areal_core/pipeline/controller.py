@@ -22,9 +22,10 @@ from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher, Patience
 from areal_core.pipeline.evaluate import Evaluator, flat
-from areal_core.pipeline.opening import open_executor, open_run
+from areal_core.pipeline.opening import began, open_executor, open_run
 from areal_core.pipeline.pool import Seat
 from areal_core.pipeline.run import Watcher
+from areal_core.pipeline.saving import Saver
 from areal_core.pipeline.stopwatch import Stopwatch
 from areal_core.pipeline.supervise import Supervisor
 from areal_core.pipeline.train import StageRun
@@ -38,7 +39,8 @@ class Controller:
     """One run. Make it on the loop that runs it.
 
     `resume` is a checkpoint to go on from, `warm_start` a model directory to begin with instead of
-    the spec's model. `provenance` goes into the run directory.
+    the spec's model. Where a run began in the directory already and `resume` is None, it begins again.
+    `damaged` are checkpoints that were passed over; `provenance` goes into the run directory.
     """
 
     def __init__(
@@ -49,10 +51,12 @@ class Controller:
         resume: Path | None = None,
         warm_start: Path | None = None,
         provenance: Mapping[str, Any] | None = None,
+        damaged: Iterable[CheckpointError] = (),
     ) -> None:
-        self._composition, self._resume = composition, resume
-        began = PipelineState(model=str(warm_start.absolute()) if warm_start else "")
-        self._state = began if resume is None else _resumed(resume, composition)
+        self._composition, self._resume, self._damaged = composition, resume, damaged
+        self._again = began(composition.folder) if resume is None else None
+        first = PipelineState(model=str(warm_start.absolute()) if warm_start else self._again or "")
+        self._state = first if resume is None else _resumed(resume, composition)
         self._run = open_run(composition, self._state, watcher, hooks, provenance or {})
         self._executor = open_executor(composition)
         supervision = composition.experiment.stages[0].spec.supervision
@@ -77,13 +81,15 @@ class Controller:
                 supervision.max_restarts + supervision.task_retries,
                 supervision.max_failed_share,
             ),
+            self._state.recent,
         )
         self._evaluator = Evaluator(run, self._dispatcher, len(composition.engines) * composition.slots, self._timeout)
         self._stopwatch = Stopwatch(run, self._crew, self._weights, composition.steps)
         self._stage: StageRun | None = None
         self._between: PipelineState | None = None
         self._evaluation: asyncio.Task[None] | None = None
-        self._saved: Path | None = resume
+        keep = composition.experiment.stages[0].spec.checkpoint.keep
+        self._saver = Saver(run, self._crew.trainer, composition.identity(), keep, resume)
         self._scores = list(self._state.scores)
 
     def stop(self, reason: str) -> None:
@@ -102,6 +108,7 @@ class Controller:
             await self._attempt()
             if self._run.stop.asked is not None:
                 await self._save_what_there_is()
+            await self._saver.settled()
             return self._conclude()
         except asyncio.CancelledError:
             self._crew.kill()
@@ -123,6 +130,11 @@ class Controller:
 
     async def _start(self) -> None:
         run, state = self._run, self._state
+        for problem in self._damaged:
+            run.events.add("damaged-checkpoint", f"passed over: {problem}", path=problem.path, problem=problem.problem)
+        if self._again is not None:
+            text = "there is no checkpoint to go on from: the run begins again from step 0"
+            run.events.add("begins-again", text, model=self._again)
         run.watcher.phase("starting workers")
         version = WeightVersion(state.incarnation, state.step)
         await run.stop.race(self._crew.start(version, state.model))
@@ -177,13 +189,14 @@ class Controller:
             await self._checkpoint(program)
 
     async def _checkpoint(self, program: StageProgram) -> None:
-        """Save while rollouts go on. A debug run comes to rest first, and goes on as a resumed one would."""
+        """Save while all else goes on. A debug run comes to rest first, and goes on as a resumed one would."""
         if not self._composition.debug:
-            await self._save(self._now.state())
+            await self._saver.save_beside(self._scored(self._now.state()))
             return
         await self._rest()
         self._state = self._now.state()
-        await self._save(self._state)
+        await self._saver.save_beside(self._scored(self._state))
+        await self._saver.settled()
         await self._now.close("checkpoint")
         await self._run.stop.race(self._crew.renew(WeightVersion(self._state.incarnation, self._state.step)))
         if self._state.step < program.last:
@@ -218,20 +231,14 @@ class Controller:
     async def _finish(self) -> None:
         """After the last step: save, and see what came of it."""
         program = self._composition.stages[-1]
-        await self._save(self._state)
+        await self._saver.save(self._scored(self._state))
         self._stage = self._between = None
         if program.evaluation.after:
             self._run.watcher.phase("evaluating")
             await self._run.stop.race(self._evaluate(program, self._state.step))
 
-    async def _save(self, state: PipelineState) -> None:
-        run, experiment = self._run, self._composition.experiment
-        began, keep = run.trace.now(), experiment.stages[0].spec.checkpoint.keep
-        state = evolve(state, scores=tuple(self._scores))
-        self._saved = await checkpoint.save(
-            run.directory.checkpoints, self._crew.trainer, state, self._composition.identity(), keep
-        )
-        run.trace.span("checkpoint", "trainer", began, step=state.step)
+    def _scored(self, state: PipelineState) -> PipelineState:
+        return evolve(state, scores=tuple(self._scores))
 
     async def _save_what_there_is(self) -> None:
         """A checkpoint of a run that ends early, if its trainer is between two steps of a stage, or of two stages.
@@ -246,7 +253,7 @@ class Controller:
             return
         self._run.watcher.phase("saving a checkpoint")
         try:
-            await self._save(state)
+            await self._saver.save(self._scored(state))
         except (ArealError, OSError) as error:
             self._run.events.add("no-checkpoint", f"the last checkpoint could not be written: {error}", "error")
 
@@ -272,7 +279,7 @@ class Controller:
             seconds=self._run.trace.elapsed,
             evaluations=_first_and_last(self._scores),
             cause=_text(stop.cause) if stop.cause else stop.asked or "",
-            checkpoint=str(self._saved or ""),
+            checkpoint=str(self._saver.saved or ""),
         )
         self._run.observers.finished(summary)
         if stop.cause is None:
@@ -285,7 +292,7 @@ class Controller:
 
     def resume_command(self) -> str:
         """What continues this run; empty while there is nothing to continue from."""
-        if self._saved is None:
+        if self._saver.saved is None:
             return ""
         experiment = self._composition.experiment
         words = ["areal-plugins", "run", *experiment.sources[:1]]

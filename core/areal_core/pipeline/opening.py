@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pluggy
@@ -25,6 +27,12 @@ from areal_core.spec.secrets import shown
 from areal_core.workers.build import build, make_ref
 
 
+def began(folder: Path) -> str | None:
+    """The model directory that the run in `folder` began with, empty for the spec's own; None: no run began there."""
+    path = folder / "provenance.json"
+    return json.loads(path.read_text()).get("model", "") if path.exists() else None
+
+
 def open_run(
     composition: Composition,
     state: PipelineState,
@@ -34,10 +42,10 @@ def open_run(
 ) -> Run:
     """The run directory and all that the run's parts share; for a run that resumes in `state`."""
     experiment, loop = composition.experiment, asyncio.get_running_loop()
-    directory = RunDirectory(composition.folder, state.step)
+    directory = RunDirectory(composition.folder, state.step, {step for step, _ in state.scores})
     checkpoint.abandon(directory.checkpoints, state.step)
     spec = shown(experiment.resolved, experiment.origins)
-    directory.describe(spec, provenance)
+    directory.describe(spec, {**provenance, "model": state.model})
     trace = Trace(loop.time, composition.folder / "trace.json", state.elapsed)
     events = Events(lambda event: directory.event(event, trace.elapsed), watcher.happened)
     events.step = state.step

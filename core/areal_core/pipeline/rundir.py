@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +29,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RunDirectory:
-    """Where a run is written. A run that goes on from step `step` forgets what came after it."""
+    """Where a run is written. A run that goes on from step `step` forgets what came after it.
 
-    def __init__(self, path: Path, step: int = 0) -> None:
+    Of its evaluations it keeps those after the steps `evaluated`: another one was perhaps under way.
+    """
+
+    def __init__(self, path: Path, step: int = 0, evaluated: Container[int] = ()) -> None:
         self.path = path
         for folder in ("checkpoints", "logs", "trajectories"):
             (path / folder).mkdir(parents=True, exist_ok=True)
-        self.metrics = Lines(path / "metrics.jsonl", step)
-        self.timings = Lines(path / "timings.jsonl", step)
-        self.evaluations = Lines(path / "evaluations.jsonl", step)
+        self.metrics = Lines(path / "metrics.jsonl", up_to(step))
+        self.timings = Lines(path / "timings.jsonl", up_to(step))
+        self.evaluations = Lines(path / "evaluations.jsonl", lambda line: line["step"] in evaluated)
         self.events = Lines(path / "events.jsonl")
         self._trajectories: Lines | None = None
         self._cut_trajectories(step)
@@ -62,14 +67,15 @@ class RunDirectory:
         yaml = YAML(typ="safe", pure=True)
         yaml.default_flow_style = False
         yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # keeps the spec's order
-        with (self.path / "spec.yaml").open("w") as file:
-            yaml.dump(dict(spec), file)
+        text = io.StringIO()
+        yaml.dump(dict(spec), text)
+        _replace(self.path / "spec.yaml", text.getvalue().encode())
         path = self.path / "provenance.json"
         facts = {**provenance, "python": platform.python_version(), "system": platform.platform(), **_git()}
         if path.exists():
             first = json.loads(path.read_text())
             facts = {**first, "resumed": [*first.get("resumed", []), facts]}
-        path.write_text(json.dumps(without_secrets(facts), indent=2, default=str) + "\n")
+        _replace(path, json.dumps(without_secrets(facts), indent=2, default=str).encode() + b"\n")
 
     def event(self, event: Event, elapsed: float) -> None:
         """Keep an event, with the seconds since the run's start."""
@@ -80,8 +86,14 @@ class RunDirectory:
         path = self._trajectory_file(batch.step)
         if self._trajectories is None or self._trajectories.path != path:
             self._close_trajectories()
-            self._trajectories = Lines(path, batch.step)
+            self._trajectories = Lines(path, up_to(batch.step))
         self._trajectories.extend(_group_line(group, batch.step + 1) for group in batch.groups)
+
+    def sync(self) -> None:
+        """Have on disk what was written, so that a checkpoint never outlives the lines of its steps."""
+        for lines in (self.metrics, self.timings, self.evaluations, self._trajectories):
+            if lines is not None:
+                lines.sync()
 
     def close(self) -> None:
         """Close the files."""
@@ -97,6 +109,8 @@ class RunDirectory:
         for path in sorted((self.path / "trajectories").glob("steps-*.jsonl")):
             if path > self._trajectory_file(step):
                 path.unlink()
+            else:
+                _cut(path, up_to(step))
 
     def _close_trajectories(self) -> None:
         if self._trajectories is not None:
@@ -109,11 +123,11 @@ class Lines:
     Floats keep every bit; what is not finite becomes null.
     """
 
-    def __init__(self, path: Path, step: int | None = None) -> None:
-        """Continue `path`; forget a line that is not whole, and with `step` the lines after it."""
+    def __init__(self, path: Path, keep: Callable[[Mapping[str, Any]], bool] | None = None) -> None:
+        """Continue `path`; forget a line that is not whole, and those that `keep` does not."""
         self.path = path
         if path.exists():
-            _cut(path, step)
+            _cut(path, keep)
         self._file = path.open("ab")
 
     def add(self, line: Mapping[str, Any]) -> None:
@@ -125,9 +139,19 @@ class Lines:
         self._file.write(b"".join(_encode(line) + b"\n" for line in lines))
         self._file.flush()
 
+    def sync(self) -> None:
+        """Have on disk what was added."""
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def up_to(step: int) -> Callable[[Mapping[str, Any]], bool]:
+    """Keeps the lines of steps up to `step`."""
+    return lambda line: line["step"] <= step
 
 
 def _group_line(group: TrajectoryGroup, step: int) -> dict[str, Any]:
@@ -156,16 +180,21 @@ def _trajectory_line(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _cut(path: Path, step: int | None) -> None:
-    """Keep the whole lines whose step is at most `step`, if given; a kill meanwhile leaves the file as it was."""
+def _cut(path: Path, keep: Callable[[Mapping[str, Any]], bool] | None) -> None:
+    """Leave out what is not whole or not kept; a kill meanwhile leaves the file as it was."""
     with path.open("rb") as file:
         lines = list(file)  # ends lines at b"\n" alone: texts may hold whatever else Unicode takes for a line's end
     whole = (line for line in lines if line.endswith(b"\n"))
-    kept = [line for line in whole if step is None or json.loads(line)["step"] <= step]
+    kept = [line for line in whole if keep is None or keep(json.loads(line))]
     if len(kept) < len(lines):
-        fresh = path.with_name(f".{path.name}.new")
-        fresh.write_bytes(b"".join(kept))
-        fresh.replace(path)
+        _replace(path, b"".join(kept))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """A kill meanwhile leaves the file as it was."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_bytes(content)
+    fresh.replace(path)
 
 
 def _git() -> dict[str, Any]:

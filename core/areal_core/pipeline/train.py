@@ -36,12 +36,13 @@ class StageRun:
         timeout: float | None,
     ) -> None:
         self._run, self._crew, self._weights, self._program, self._state = run, crew, weights, program, state
-        self._stopwatch = stopwatch
+        self._stopwatch, self._dispatcher = stopwatch, dispatcher
         self._sampler = TaskSampler(run.info.seed, sources, drawn=state.drawn)
         self._ledger = Ledger(program.bound, state.step)
         self._buffer = Buffer(self._ledger, run.condition, run.tally)
         self._rollouts = Rollouts(run, program, dispatcher, self._sampler, self._ledger, self._buffer, timeout)
-        self._alarms = alarms(run.events, program.pipeline.max_staleness)
+        resumes = state.stage == program.name
+        self._alarms = alarms(run.events, program.pipeline.max_staleness, state.alarms if resumes else {})
         self._step = state.step
         self._in_hand: Batch | None = None
         self._admission: asyncio.Task[None] | None = None
@@ -60,6 +61,7 @@ class StageRun:
         """Take up what was finished or under way, and admit more."""
         if self._state.stage == self._program.name:
             self._buffer.restore(self._state.buffered)
+            self._rollouts.filtered = self._state.filtered
             for sequence, task in self._state.under_way:
                 self._rollouts.restart(sequence, task)
         self._stopwatch.begin()
@@ -119,6 +121,9 @@ class StageRun:
             tally=self._run.tally.copy(),
             elapsed=self._run.trace.elapsed,
             model=self._state.model,
+            filtered=self._rollouts.filtered,
+            recent=self._dispatcher.recent,
+            alarms={alarm.name: alarm.state for alarm in self._alarms},
         )
 
     async def _hand_over(self) -> None:
