@@ -21,8 +21,8 @@ from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher, Patience
-from areal_core.pipeline.evaluate import Evaluator, flat
-from areal_core.pipeline.opening import began, open_executor, open_run
+from areal_core.pipeline.evaluate import Evaluator, flat, recorded
+from areal_core.pipeline.opening import begin_again, open_executor, open_run
 from areal_core.pipeline.pool import Seat
 from areal_core.pipeline.run import Watcher
 from areal_core.pipeline.saving import Saver
@@ -54,7 +54,7 @@ class Controller:
         damaged: Iterable[CheckpointError] = (),
     ) -> None:
         self._composition, self._resume, self._damaged = composition, resume, damaged
-        self._again = began(composition.folder) if resume is None else None
+        self._again = begin_again(composition.folder) if resume is None else None
         first = PipelineState(model=str(warm_start.absolute()) if warm_start else self._again or "")
         self._state = first if resume is None else _resumed(resume, composition)
         self._run = open_run(composition, self._state, watcher, hooks, provenance or {})
@@ -90,7 +90,7 @@ class Controller:
         self._evaluation: asyncio.Task[None] | None = None
         keep = composition.experiment.stages[0].spec.checkpoint.keep
         self._saver = Saver(run, self._crew.trainer, composition.identity(), keep, resume)
-        self._scores = list(self._state.scores)
+        self._scores = list(_evaluated(composition.folder, self._state).items())
 
     def stop(self, reason: str) -> None:
         """End after the step that is being trained, with a checkpoint."""
@@ -147,6 +147,8 @@ class Controller:
         if program.evaluation.before and self._state.step == 0:
             await run.stop.race(self._evaluate(program, 0))
         await self._enter(program)
+        if self._resume is not None and self._state.stage == program.name:
+            await self._evaluate_if_due(program)
         while self._now.step < program.last:
             await self._now.advance()
             await self._between_steps(program)
@@ -180,12 +182,9 @@ class Controller:
         self._stage.begin()
 
     async def _between_steps(self, program: StageProgram) -> None:
-        step, every = self._now.step, program.evaluation.every
-        ends = step == self._composition.steps
-        if every and step % every == 0 and not (ends and program.evaluation.after):
-            await self._evaluate_beside(program, step)
-        saves = self._composition.experiment.stages[0].spec.checkpoint.every
-        if saves and step % saves == 0 and not ends:
+        await self._evaluate_if_due(program)
+        step, saves = self._now.step, self._composition.experiment.stages[0].spec.checkpoint.every
+        if saves and step % saves == 0 and step != self._composition.steps:
             await self._checkpoint(program)
 
     async def _checkpoint(self, program: StageProgram) -> None:
@@ -212,6 +211,13 @@ class Controller:
         if self._evaluation is not None:
             await self._evaluation
         await self._stopwatch.idle()
+
+    async def _evaluate_if_due(self, program: StageProgram) -> None:
+        """Once a step, whatever came between: a run that ends while it evaluates does so again when it is resumed."""
+        step, every = self._now.step, program.evaluation.every
+        last = step == self._composition.steps and program.evaluation.after
+        if every and step % every == 0 and not last and step not in dict(self._scores):
+            await self._evaluate_beside(program, step)
 
     async def _evaluate_beside(self, program: StageProgram, step: int) -> None:
         if self._evaluation is not None and not self._evaluation.done():
@@ -250,6 +256,10 @@ class Controller:
             state, sound = self._stage.state(), sound and self._stage.sound
             await self._stage.close("stopped")
         if state is None or not sound or (self._stage is None and state.step == 0):
+            return
+        if self._composition.debug:
+            text = "a debug run goes on from where it last came to rest, so that it repeats itself to the last bit"
+            self._run.events.add("no-checkpoint", text, "info", of=state.step, cause="debug mode")
             return
         self._run.watcher.phase("saving a checkpoint")
         try:
@@ -291,8 +301,8 @@ class Controller:
         raise failure from stop.cause
 
     def resume_command(self) -> str:
-        """What continues this run; empty while there is nothing to continue from."""
-        if self._saver.saved is None:
+        """What continues this run, from step 0 where it has no checkpoint; empty while nothing was trained."""
+        if self._saver.saved is None and not self._run.events.step:
             return ""
         experiment = self._composition.experiment
         words = ["areal-plugins", "run", *experiment.sources[:1]]
@@ -312,7 +322,7 @@ class Controller:
 def _resumed(resume: Path, composition: Composition) -> PipelineState:
     """What `resume` holds, for the trainer's next incarnation."""
     state = checkpoint.read(resume, composition.identity())
-    if state.step >= composition.steps:
+    if state.step >= composition.steps and not _lacks_its_end(state, composition):
         problem = f"all {composition.steps} steps of the run are done; raise training.max_steps to go on"
         raise CheckpointError(str(resume), problem)
     program = composition.stages[_stage_of(state, composition)]
@@ -323,6 +333,18 @@ def _resumed(resume: Path, composition: Composition) -> PipelineState:
         )
         raise CheckpointError(str(resume), problem)
     return evolve(state, incarnation=state.incarnation + 1)
+
+
+def _lacks_its_end(state: PipelineState, composition: Composition) -> bool:
+    """Whether all that is left to do is the evaluation after the last step."""
+    after = composition.stages[-1].evaluation.after
+    return after and state.step == composition.steps and state.step not in _evaluated(composition.folder, state)
+
+
+def _evaluated(folder: Path, state: PipelineState) -> dict[int, Mapping[str, float]]:
+    """The evaluations up to `state`, by step; one may have ended after the checkpoint of its step was taken."""
+    since = {step: figures for step, figures in recorded(folder / "evaluations.jsonl").items() if step <= state.step}
+    return dict(state.scores) | since
 
 
 def _stage_of(state: PipelineState, composition: Composition) -> int:

@@ -27,10 +27,13 @@ from areal_core.spec.secrets import shown
 from areal_core.workers.build import build, make_ref
 
 
-def began(folder: Path) -> str | None:
-    """The model directory that the run in `folder` began with, empty for the spec's own; None: no run began there."""
+def begin_again(folder: Path) -> str | None:
+    """Forget how far a run in `folder` came; the model that it began with, "" for the spec's. None: there was none."""
     path = folder / "provenance.json"
-    return json.loads(path.read_text()).get("model", "") if path.exists() else None
+    if not path.exists():
+        return None
+    (folder / "evaluations.jsonl").unlink(missing_ok=True)  # the rest is after step 0, and goes as in every resume
+    return str(json.loads(path.read_text()).get("model", ""))
 
 
 def open_run(
@@ -42,7 +45,7 @@ def open_run(
 ) -> Run:
     """The run directory and all that the run's parts share; for a run that resumes in `state`."""
     experiment, loop = composition.experiment, asyncio.get_running_loop()
-    directory = RunDirectory(composition.folder, state.step, {step for step, _ in state.scores})
+    directory = RunDirectory(composition.folder, state.step)
     checkpoint.abandon(directory.checkpoints, state.step)
     spec = shown(experiment.resolved, experiment.origins)
     directory.describe(spec, {**provenance, "model": state.model})

@@ -11,7 +11,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +29,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RunDirectory:
-    """Where a run is written. A run that goes on from step `step` forgets what came after it.
+    """Where a run is written. A run that goes on from step `step` forgets what came after it."""
 
-    Of its evaluations it keeps those after the steps `evaluated`: another one was perhaps under way.
-    """
-
-    def __init__(self, path: Path, step: int = 0, evaluated: Container[int] = ()) -> None:
+    def __init__(self, path: Path, step: int = 0) -> None:
         self.path = path
         for folder in ("checkpoints", "logs", "trajectories"):
             (path / folder).mkdir(parents=True, exist_ok=True)
-        self.metrics = Lines(path / "metrics.jsonl", up_to(step))
-        self.timings = Lines(path / "timings.jsonl", up_to(step))
-        self.evaluations = Lines(path / "evaluations.jsonl", lambda line: line["step"] in evaluated)
+        self.metrics = Lines(path / "metrics.jsonl", step)
+        self.timings = Lines(path / "timings.jsonl", step)
+        self.evaluations = Lines(path / "evaluations.jsonl", step)
         self.events = Lines(path / "events.jsonl")
         self._trajectories: Lines | None = None
         self._cut_trajectories(step)
@@ -86,7 +83,7 @@ class RunDirectory:
         path = self._trajectory_file(batch.step)
         if self._trajectories is None or self._trajectories.path != path:
             self._close_trajectories()
-            self._trajectories = Lines(path, up_to(batch.step))
+            self._trajectories = Lines(path, batch.step)
         self._trajectories.extend(_group_line(group, batch.step + 1) for group in batch.groups)
 
     def sync(self) -> None:
@@ -110,7 +107,7 @@ class RunDirectory:
             if path > self._trajectory_file(step):
                 path.unlink()
             else:
-                _cut(path, up_to(step))
+                _cut(path, step)
 
     def _close_trajectories(self) -> None:
         if self._trajectories is not None:
@@ -123,11 +120,11 @@ class Lines:
     Floats keep every bit; what is not finite becomes null.
     """
 
-    def __init__(self, path: Path, keep: Callable[[Mapping[str, Any]], bool] | None = None) -> None:
-        """Continue `path`; forget a line that is not whole, and those that `keep` does not."""
+    def __init__(self, path: Path, step: int | None = None) -> None:
+        """Continue `path`; forget a line that is not whole, and with `step` the lines after it."""
         self.path = path
         if path.exists():
-            _cut(path, keep)
+            _cut(path, step)
         self._file = path.open("ab")
 
     def add(self, line: Mapping[str, Any]) -> None:
@@ -147,11 +144,6 @@ class Lines:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def up_to(step: int) -> Callable[[Mapping[str, Any]], bool]:
-    """Keeps the lines of steps up to `step`."""
-    return lambda line: line["step"] <= step
 
 
 def _group_line(group: TrajectoryGroup, step: int) -> dict[str, Any]:
@@ -180,12 +172,12 @@ def _trajectory_line(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _cut(path: Path, keep: Callable[[Mapping[str, Any]], bool] | None) -> None:
-    """Leave out what is not whole or not kept; a kill meanwhile leaves the file as it was."""
+def _cut(path: Path, step: int | None) -> None:
+    """Keep the whole lines whose step is at most `step`, if given; a kill meanwhile leaves the file as it was."""
     with path.open("rb") as file:
         lines = list(file)  # ends lines at b"\n" alone: texts may hold whatever else Unicode takes for a line's end
     whole = (line for line in lines if line.endswith(b"\n"))
-    kept = [line for line in whole if keep is None or keep(json.loads(line))]
+    kept = [line for line in whole if step is None or json.loads(line)["step"] <= step]
     if len(kept) < len(lines):
         _replace(path, b"".join(kept))
 

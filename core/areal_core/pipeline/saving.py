@@ -9,6 +9,7 @@ from typing import Any
 
 from areal_core.errors import ArealError, RemoteError
 from areal_core.pipeline import checkpoint
+from areal_core.pipeline.background import Background
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.run import Run
 from areal_core.workers.group import WorkerGroup
@@ -25,17 +26,19 @@ class Saver:
     ) -> None:
         self._run, self._trainer, self._identity, self._keep = run, trainer, identity, keep
         self.saved = saved
+        self._beside = Background(run.stop)  # not the run's own: what is being written is not to be broken off
         self._writing: asyncio.Task[None] | None = None
 
     async def save(self, state: PipelineState) -> None:
-        """Write one, after the one under way; return once it is whole.
+        """Write one, after the one under way, unless there is one of this step; return once it is whole.
 
         Raises:
             ArealError, OSError: it could not be written, and nothing is left of it.
 
         """
         await self.settled()
-        await self._write(await self._copy(state), state)
+        if self.saved != self._run.directory.checkpoints / f"step-{state.step}":
+            await self._write(await self._copy(state), state)
 
     async def save_beside(self, state: PipelineState) -> None:
         """Begin one, and return once the trainer may go on; one that is not written is an event, not the run's end."""
@@ -47,7 +50,7 @@ class Saver:
         except (RemoteError, OSError) as error:
             self._none(state, str(error))
         else:
-            self._writing = self._run.background.spawn(self._write_beside(fresh, state))
+            self._writing = self._beside.spawn(self._write_beside(fresh, state))
 
     async def settled(self) -> None:
         """Return once nothing is being written."""
