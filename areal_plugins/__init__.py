@@ -40,8 +40,10 @@ from areal_core.errors import (
     Finding,
     InputError,
     PromptTooLong,
+    RemoteError,
     Severity,
     TransportError,
+    WorkerLost,
 )
 from areal_core.hookspecs import hookimpl
 
@@ -75,6 +77,7 @@ __all__ = [
     "PlatformCapabilities",
     "PlatformDescriptor",
     "PromptTooLong",
+    "RemoteError",
     "RewardCapabilities",
     "RewardDescriptor",
     "Severity",
@@ -85,6 +88,7 @@ __all__ = [
     "TransportCapabilities",
     "TransportDescriptor",
     "TransportError",
+    "WorkerLost",
     "data",
     "hookimpl",
     "protocols",

@@ -71,8 +71,8 @@ def cut(point: Point, end: Callable[[], None], patch: Callable[[Any, str, Any], 
         wrap = _around if inspect.iscoroutinefunction(function) else _around_plain
         patch(owner, name, wrap(function, point.when, lambda _args: strikes(), end))
         return
-    for worker in ("inline:InlinePeer", "worker:LocalWorker"):
-        owner, name = _find(f"areal_plugins.builtin.executors.{worker}.call")
+    for handle in ("areal_plugins.builtin.executors.inline:InlinePeer", "areal_core.workers.link:Link"):
+        owner, name = _find(f"{handle}.call")
         asked = _around(getattr(owner, name), point.when, lambda args: args[1] == point.target and strikes(), end)
         patch(owner, name, asked)
 

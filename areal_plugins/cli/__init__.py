@@ -27,6 +27,7 @@ COMMANDS = {
     "convert": "write a spec from a config of AReaL, TRL or verl",
     "migrate": "rewrite a spec of an older apiVersion",
     "eval": "score a checkpoint on a spec's environments",
+    "scale": "let engines join or leave a running experiment",
 }
 
 INTERRUPTED = 130

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from areal_plugins.cli.progress import Pace, duration, evaluation_line, figures
+from areal_plugins.cli.progress import Pace, duration, evaluation_line, figures, worth_saying
 
 if TYPE_CHECKING:
     from areal_core.pipeline.events import Event
@@ -47,7 +47,7 @@ class LiveDisplay:
         self._print(evaluation_line(report), "green")
 
     def happened(self, event: Event) -> None:
-        if event.level != "info":
+        if worth_saying(event):
             self._print(f"{event.level}: {event.message}", _STYLES[event.level])
 
     def close(self) -> None:

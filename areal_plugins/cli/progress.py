@@ -39,6 +39,11 @@ def open_display(stream: TextIO | None = None) -> Display:
     return LiveDisplay()
 
 
+def worth_saying(event: Event) -> bool:
+    """Whether people must know of it now: of warnings and errors, but the command itself says why it fails."""
+    return event.level != "info" and event.kind != "run-failed"
+
+
 class PlainDisplay:
     """One line a step, or every few seconds; one for everything else that people must know."""
 
@@ -61,7 +66,7 @@ class PlainDisplay:
         self._print(evaluation_line(report))
 
     def happened(self, event: Event) -> None:
-        if event.level != "info":
+        if worth_saying(event):
             self._print(f"{event.level}: {event.message}")
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from areal_core.contexts import RunSummary
     from areal_core.manager import Manager
     from areal_core.pipeline.compose import Composition
+    from areal_core.pipeline.controller import Controller
     from areal_core.spec.experiment import Experiment
 
 EXAMPLES = """\
@@ -197,9 +199,17 @@ async def _supervised(composition: Composition, manager: Manager, display: Displ
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal, number.name)
-    summary = await controller.run()
+    async with _reachable(composition, controller):
+        summary = await controller.run()
     text = "\n".join(_summary(composition, summary, controller.resume_command()))
     return _say(display, text, 0 if summary.outcome == "done" else INTERRUPTED)
+
+
+def _reachable(composition: Composition, controller: Controller) -> AbstractAsyncContextManager[None]:
+    """`areal-plugins scale` can speak to the run; not to one on a virtual clock, which never waits for anybody."""
+    from areal_core.pipeline.control import Control, opened
+
+    return nullcontext() if composition.debug else opened(Control(controller.scale), composition.folder)
 
 
 def provenance(experiment: Experiment, manager: Manager) -> dict[str, Any]:

@@ -234,14 +234,22 @@ class WorkerSpec:
     resources: Mapping[str, float] = field(factory=dict)
 
 
+def _unheard(text: str) -> None:
+    """Nobody listens."""
+
+
 @frozen
 class ExecutorContext:
     """`logs`: where workers' output goes; `files`: local plugins every worker imports first.
 
     `heartbeat`: seconds of silence after which a worker process counts as hung and is killed.
+    `workers`: those that the run begins with, so that they can be placed together; others may join.
+    `report`: tells the run's owner what a start waits for.
     """
 
     run_id: str
     logs: Path
     files: tuple[str, ...] = ()
     heartbeat: float = 60.0
+    workers: tuple[WorkerSpec, ...] = ()
+    report: Callable[[str], None] = field(default=_unheard, repr=False)

@@ -113,6 +113,12 @@ class Engine(Protocol):
 
     A partial rollout is nothing special: while the engine is paused a running completion is kept
     (`interruptible`) and later goes on under the new weights, each token with its own version.
+
+    An engine may also have these three, by which its worker makes room before its memory runs out; they are
+    called on the loop, and must be quick: `def memory(self) -> float | None`, the share of its device's memory that
+    is in use, caches included (None: the processor's, which the worker knows); `def relieve(self) -> None`, which
+    empties caches; and `def resize(self, max_concurrent: int) -> None`, how many completions it works on at once
+    from now on: those under way beyond it are finished.
     """
 
     async def start(self, version: WeightVersion) -> None:
@@ -161,7 +167,11 @@ class Engine(Protocol):
 
 
 class Trainer(Protocol):
-    """Trains. Every rank of the group is called alike with the whole batch and takes its own part."""
+    """Trains. Every rank of the group is called alike with the whole batch and takes its own part.
+
+    A trainer may also have `memory` (called on the loop, while it trains, too) and `relieve` (called between
+    steps), as an engine.
+    """
 
     def begin_stage(self, stage: StagePlan) -> None:
         """A fresh optimizer and schedule under `stage`; the weights stay."""

@@ -17,6 +17,7 @@ from areal_core.contexts import EngineContext
 from areal_core.data import Completion, EngineStats, GenerateRequest, WeightVersion
 from areal_core.protocols import WeightSource
 from areal_plugins import ComponentError, InputError, TransportError
+from areal_plugins.builtin import device_memory
 from areal_plugins.builtin.dtypes import resolve_dtype
 from areal_plugins.builtin.engine import TorchEngineOptions, loading, probe
 from areal_plugins.builtin.engine.core import Core
@@ -128,6 +129,16 @@ class TorchEngine:
         core, scheduler = live.core, live.scheduler
         counters = core.generated_tokens, core.prefilled_tokens, core.busy_seconds
         return EngineStats(*counters, scheduler.running, scheduler.waiting)
+
+    def memory(self) -> float | None:
+        return device_memory.share(torch.device(self._context.place.device))
+
+    def relieve(self) -> None:
+        device_memory.empty_cache(torch.device(self._context.place.device))
+
+    def resize(self, max_concurrent: int) -> None:
+        self._live().scheduler.widest = max_concurrent
+        self._wake.set()
 
     # --- the loop ----------------------------------------------------------------------------------
 

@@ -37,6 +37,8 @@ class Scheduler:
         self.rows = Rows(max_rows)
         self.count = 0
         self.admitting = True
+        self.widest = max_rows
+        """Rows that may be taken from now on; at first all there are."""
         self._cache, self._kv_tokens, self._text = cache, kv_tokens, text
         self._planner = Planner(prefill_tokens)
         self._queue: deque[Group] = deque()
@@ -79,7 +81,7 @@ class Scheduler:
     def _free_rows(self, group: Group) -> list[int]:
         """Rows for the group's next members, as many as there is room for: holes first, its own before others."""
         longest = max(group.limit, int(self.rows.state["limit"][: self.count].max(initial=0)))
-        bound = min(len(self._members), self._kv_tokens // longest)
+        bound = min(self.widest, self._kv_tokens // longest)
         if bound < self.count:
             return []
         holes = sorted(self._holes, key=lambda row: (self._holes[row].group is not group, row))
@@ -114,7 +116,7 @@ class Scheduler:
         generous = max(longest, cache.length, *waiting)
         lengths = (-(-generous // _GRANULE) * _GRANULE, -(-longest // _GRANULE) * _GRANULE, longest)
         length = next(length for length in lengths if rows * length <= self._kv_tokens)
-        wanted = min(max(self.count + self.waiting, cache.rows), len(self._members))
+        wanted = min(max(self.count + self.waiting, cache.rows), self.widest)
         return max(rows, min(wanted, self._kv_tokens // length)), length
 
     def _write_rows(self, members: Sequence[Member]) -> None:

@@ -30,19 +30,14 @@ class Process:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self._loop = asyncio.get_running_loop()
-        self.exited: asyncio.Future[int] = self._loop.create_future()
+        self.exited: asyncio.Future[str] = self._loop.create_future()
         self.swept: asyncio.Future[None] = self._loop.create_future()
         self._log = log
         with log.open("ab") as output:
             self._log_start = output.tell()
             self._child = _spawn(command, environment, output)
-        self.pid = self._child.pid
-        threading.Thread(target=self._watch, name=f"process {self.pid}", daemon=True).start()
-
-    async def ends_within(self, seconds: float) -> bool:
-        """Whether it has ended after so long at most."""
-        await asyncio.wait({self.exited}, timeout=seconds)
-        return self.exited.done()
+        self.pid: int | None = self._child.pid
+        threading.Thread(target=self._watch, name=f"process {self._child.pid}", daemon=True).start()
 
     def terminate(self) -> None:
         """Ask it to end."""
@@ -62,13 +57,13 @@ class Process:
 
     def _watch(self) -> None:
         """In a thread: wait for its end, and end what it leaves behind."""
-        _await_exit(self.pid)
-        _signal_group(self.pid, signal.SIGTERM)
+        _await_exit(self._child.pid)
+        _signal_group(self._child.pid, signal.SIGTERM)
         code = self._child.wait()
         assert self._child.stdin is not None
         self._child.stdin.close()
-        self._tell(self.exited, code)
-        _sweep(self.pid)
+        self._tell(self.exited, describe(code))
+        _sweep(self._child.pid)
         self._tell(self.swept, None)
 
     def _tell(self, future: asyncio.Future[Any], value: object) -> None:

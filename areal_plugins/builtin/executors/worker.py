@@ -1,34 +1,50 @@
-"""The controller's handle of a worker process: its link and its process, which end together."""
+"""The controller's handle of a worker elsewhere: its link and its body, which end together."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from areal_core.contexts import WorkerSpec
 from areal_core.workers.link import Link
 from areal_core.workers.service import Method
 from areal_core.workers.wire import Wire
-from areal_plugins.builtin.executors.process import Process, describe
 
 LINK_GRACE = 2.0
-"""Seconds between the end of a worker's link and that of its process, before it is killed."""
+"""Seconds between the end of a worker's link and that of its body, before it is killed."""
 TERMINATE_GRACE = 2.0
-"""Seconds between SIGTERM and SIGKILL."""
+"""Seconds between asking a body to end and making it."""
 BEATS = 4
 """So many signs of life are asked for in a heartbeat time-out; when none comes, the worker hangs."""
 
 
-class LocalWorker:
-    """A `protocols.Worker`."""
+class Body(Protocol):
+    """What a worker lives in: a process here, or one that is started and watched on another machine."""
 
-    def __init__(
-        self, spec: WorkerSpec, address: str, process: Process, wire: Wire, offers: Mapping[str, Method]
-    ) -> None:
+    pid: int | None
+    """Of a process on this machine; None for others."""
+    exited: asyncio.Future[str]
+    """Resolves to how it ended."""
+    swept: asyncio.Future[None]
+    """Resolves once nothing of it is left, which is after `exited`."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        ...
+
+    def kill(self) -> None:
+        """End it now."""
+        ...
+
+
+class LinkedWorker:
+    """A `protocols.Worker`: calls go over the link, and the body knows how it ended."""
+
+    def __init__(self, spec: WorkerSpec, address: str, body: Body, wire: Wire, offers: Mapping[str, Method]) -> None:
         self.spec, self.name, self.address = spec, spec.name, address
-        self.pid: int | None = process.pid
-        self._process = process
+        self.pid: int | None = body.pid
+        self._body = body
         self._reason: str | None = None
         self._link = Link(wire, spec.name, offers, explain=self._explain)
         self._watching = asyncio.create_task(self._watch())
@@ -58,11 +74,11 @@ class LocalWorker:
     async def stop(self, grace: float) -> None:
         """Ask it to end, then make it; return once nothing of it is left."""
         await self.close()
-        if not await self._process.ends_within(grace):
-            self._process.terminate()
-            if not await self._process.ends_within(TERMINATE_GRACE):
-                self._process.kill()
-        await asyncio.shield(self._process.swept)
+        if not await self._ends_within(grace):
+            self._body.terminate()
+            if not await self._ends_within(TERMINATE_GRACE):
+                self._body.kill()
+        await asyncio.shield(self._body.swept)
 
     def kill(self) -> None:
         """End it now."""
@@ -70,17 +86,20 @@ class LocalWorker:
 
     def _end(self, reason: str) -> None:
         self._reason = self._reason or reason
-        self._process.kill()
+        self._body.kill()
+
+    async def _ends_within(self, seconds: float) -> bool:
+        await asyncio.wait({self._body.exited}, timeout=seconds)
+        return self._body.exited.done()
 
     async def _watch(self) -> None:
-        code = await asyncio.shield(self._process.exited)
-        self._link.abort(describe(code))
+        self._link.abort(await asyncio.shield(self._body.exited))
 
     async def _explain(self, wire_reason: str) -> str:
         """How it ended; the link alone cannot know."""
-        if self._reason is None and not await self._process.ends_within(LINK_GRACE):
+        if self._reason is None and not await self._ends_within(LINK_GRACE):
             self._end(wire_reason)
-        return self._reason or describe(self._process.exited.result())
+        return self._reason or self._body.exited.result()
 
     async def _beat(self, timeout: float) -> None:
         """Count beats, not time: a controller that was suspended itself must not blame its workers."""
@@ -91,5 +110,5 @@ class LocalWorker:
             silent = silent + 1 if self._link.heard == heard else 0
             heard = self._link.heard
             if silent == BEATS:
-                self._end(f"no heartbeat for {timeout:g} s")
+                self._end(f"hung: no heartbeat for {timeout:g} s")
                 return

@@ -14,6 +14,7 @@ from areal_core.contexts import StagePlan, TrainerContext
 from areal_core.data import Batch
 from areal_core.errors import CheckpointError
 from areal_plugins import ComponentError, InputError
+from areal_plugins.builtin import device_memory
 from areal_plugins.builtin.dtypes import resolve_dtype
 from areal_plugins.builtin.trainer import TorchTrainerOptions, export, figures, state
 from areal_plugins.builtin.trainer.allocator import keep_freed_memory
@@ -100,6 +101,12 @@ class TorchTrainer:
         stage.batches, stage.steps = plain["batches"], plain["steps"]
         self._scale = LossScale(**plain["scale"])
         self._random.states = plain["random"]
+
+    def memory(self) -> float | None:
+        return device_memory.share(self._device)
+
+    def relieve(self) -> None:
+        device_memory.empty_cache(self._device)
 
     def close(self) -> None:
         vars(self).clear()

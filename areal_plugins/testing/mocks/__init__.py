@@ -51,7 +51,8 @@ _HERE = "areal_plugins.testing.mocks"
 
 CALLS = (
     "start", "materialize", "setup", "begin_stage", "train", "publish", "release", "save_model", "save_state",
-    "written", "load_state", "prepare", "commit", "discard", "abort", "stats", "version", "size", "run_group",
+    "written", "load_state", "prepare", "commit", "discard", "abort", "stats", "version", "health", "size",
+    "run_group",
 )  # fmt: skip
 """What the mock executor can delay and fail: the start of a worker, and calls of the services."""
 

@@ -50,6 +50,10 @@ class StageProgram:
     filter: Objective | None
     """The objective, where it chooses among finished groups (dynamic sampling)."""
 
+    def timeout(self, environment: str) -> float | None:
+        """Seconds that a group of this environment may take."""
+        return next(plan.timeout for plan in self.environments if plan.name == environment)
+
     @property
     def bound(self) -> Bound:
         """How far generation may run ahead."""
@@ -73,6 +77,7 @@ class Composition:
     stages: tuple[StageProgram, ...]
     route: Route
     trainers: Callable[[int], tuple[WorkerSpec, ...]]
+    engine: Callable[[int], WorkerSpec]
     engines: tuple[WorkerSpec, ...]
     rollouts: tuple[WorkerSpec, ...]
     model: ModelPlan
@@ -104,6 +109,7 @@ class Composition:
             micro_batch_tokens=spec.training.micro_batch_tokens,
             activation_checkpointing=spec.training.activation_checkpointing,
             amp={"enabled": amp.enabled, "dtype": amp.dtype, "loss_scale": amp.loss_scale},
+            memory_limit=spec.supervision.memory_limit,
         )
         return [evolve(plan, place=worker.place) for worker in self.trainers(0)]
 
@@ -121,11 +127,14 @@ class Composition:
             interruptible=stage.spec.pipeline.interruptible and stage.engine.descriptor.capabilities.interruptible,
             work=self._work(worker.name),
             version=version,
+            memory_limit=stage.spec.supervision.memory_limit,
         )
 
     def rollout_plan(self, directory: str, program: StageProgram) -> RolloutPlan:
         """For every rollout worker, in one stage."""
-        return RolloutPlan(self.model, directory, program.environments, self.experiment.seed, blocking=self.debug)
+        limit = self.experiment.stages[0].spec.supervision.memory_limit
+        seed = self.experiment.seed
+        return RolloutPlan(self.model, directory, program.environments, seed, self.debug, limit)
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must have in common with the experiment that goes on from it."""
@@ -161,6 +170,7 @@ def compose(experiment: Experiment, folder: Path, debug: bool) -> Composition:
         stages=tuple(_programs(experiment)),
         route=Route(stage.transport.name, stage.mechanism, capabilities.collective),
         trainers=make.trainers,
+        engine=make.engine,
         engines=make.engines(),
         rollouts=make.rollouts(),
         model=ModelPlan(
@@ -219,6 +229,8 @@ def _program(experiment: Experiment, stage: Stage, first: int) -> StageProgram:
                 name=entry.name,
                 environment=make_ref(entry.environment, experiment.files),
                 reward=make_ref(entry.reward, experiment.files) if entry.reward else None,
+                timeout=entry.rollout_timeout or spec.supervision.rollout_timeout,
+                reward_timeout=entry.reward_timeout,
             )
             for entry in stage.environments
         ),
@@ -300,8 +312,9 @@ class _Workers:
         self._device = stage.platform.descriptor.capabilities.device
         self._platform: Platform = build(make_ref(stage.platform, experiment.files), None)
         self._trainers, self._engines = layout.trainers(self._spec), layout.engines(self._spec)
-        processes = experiment.executor.descriptor.capabilities.processes
-        computing = len(self._trainers) + len(self._engines) if processes else 1
+        executor = experiment.executor.descriptor.capabilities
+        self._nodes = executor.nodes
+        computing = len(self._trainers) + len(self._engines) if executor.processes else 1
         self._threads = max(1, cores() // computing)
 
     def trainers(self, life: int) -> tuple[WorkerSpec, ...]:
@@ -318,9 +331,26 @@ class _Workers:
             for slot, place in zip(self._trainers, places, strict=True)
         )
 
+    def engine(self, index: int) -> WorkerSpec:
+        """The n-th engine, counted from 0, also beyond those that the spec asks for.
+
+        Raises:
+            InputError: there are no devices for it on this machine, which is the only one.
+
+        """
+        slot = layout.engine(self._spec, index)
+        if index >= len(self._engines) and self._device != "cpu" and not self._nodes:
+            self._present(slot)
+        return self._worker(slot.name, "engine", self._place(slot), self._spec.inference.python)
+
+    def _present(self, slot: Slot) -> None:
+        present = self._platform.count()
+        if slot.devices[-1] >= present:
+            problem = f"needs the {self._device} devices {', '.join(map(str, slot.devices))}, and there are {present}"
+            raise InputError(slot.name, problem, "ask for fewer engines, or begin with fewer devices for training")
+
     def engines(self) -> tuple[WorkerSpec, ...]:
-        python = self._spec.inference.python
-        return tuple(self._worker(slot.name, "engine", self._place(slot), python) for slot in self._engines)
+        return tuple(map(self.engine, range(len(self._engines))))
 
     def rollouts(self) -> tuple[WorkerSpec, ...]:
         slots = layout.rollouts(self._spec)
@@ -343,4 +373,6 @@ class _Workers:
         resources = {"cpu": float(place.threads)}
         if place.devices:
             resources[self._device] = float(len(place.devices))
-        return WorkerSpec(name, role, place, self._platform.environment(place), python, resources)
+        # Which devices of which machine: an executor that finds the machine finds them too, and says so to the worker.
+        seen = evolve(place, devices=()) if self._nodes else place
+        return WorkerSpec(name, role, place, self._platform.environment(seen), python, resources)

@@ -15,12 +15,14 @@ from attrs import evolve
 from areal_core.contexts import RunSummary
 from areal_core.data import WeightVersion
 from areal_core.errors import ArealError, CheckpointError, RunFailed
-from areal_core.pipeline import checkpoint
+from areal_core.pipeline import checkpoint, dispatch, supervise
 from areal_core.pipeline.background import Stopped
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition, StageProgram
+from areal_core.pipeline.control import Change
 from areal_core.pipeline.crew import Crew
-from areal_core.pipeline.dispatch import Dispatcher, Patience
+from areal_core.pipeline.dispatch import Dispatcher
+from areal_core.pipeline.elastic import Elastic
 from areal_core.pipeline.evaluate import Evaluator, flat, recorded
 from areal_core.pipeline.opening import begin_again, open_executor, open_run
 from areal_core.pipeline.pool import Seat
@@ -58,17 +60,17 @@ class Controller:
         first = PipelineState(model=str(warm_start.absolute()) if warm_start else self._again or "")
         self._state = first if resume is None else _resumed(resume, composition)
         self._run = open_run(composition, self._state, watcher, hooks, provenance or {})
-        self._executor = open_executor(composition)
+        self._executor = open_executor(composition, self._run.events)
         supervision = composition.experiment.stages[0].spec.supervision
-        self._timeout = supervision.rollout_timeout
         run = self._run
         self._supervisor = Supervisor(
-            self._executor, run.background, run.condition, run.events, run.observers.failed, supervision.max_restarts
-        )
+            self._executor, run.background, run.condition, run.events, run.observers.failed,
+            supervise.persistence(supervision), supervise.checkup(supervision, run.events, composition.debug),
+        )  # fmt: skip
         self._crew = Crew(composition, self._executor, self._supervisor, run.condition, self._join)
         self._weights = Weights(
             self._crew.trainer, self._crew.engines, composition.route, run.background, run.condition, run.events,
-            run.trace, self._committed,
+            run.trace, self._committed, supervision.update_timeout,
         )  # fmt: skip
         self._dispatcher = Dispatcher(
             self._crew.engines,
@@ -76,15 +78,12 @@ class Controller:
             lambda: self._weights.swapping,
             run.condition,
             run.events,
-            Patience(
-                supervision.task_retries,
-                supervision.max_restarts + supervision.task_retries,
-                supervision.max_failed_share,
-            ),
+            dispatch.patience(supervision, composition.debug),
             self._state.recent,
         )
-        self._evaluator = Evaluator(run, self._dispatcher, len(composition.engines) * composition.slots, self._timeout)
+        self._evaluator = Evaluator(run, self._dispatcher, len(composition.engines) * composition.slots)
         self._stopwatch = Stopwatch(run, self._crew, self._weights, composition.steps)
+        self._elastic = Elastic(self._crew, run.background, run.events)
         self._stage: StageRun | None = None
         self._between: PipelineState | None = None
         self._evaluation: asyncio.Task[None] | None = None
@@ -96,6 +95,10 @@ class Controller:
         """End after the step that is being trained, with a checkpoint."""
         self._run.events.add("stop", f"stopping: {reason}", "info", reason=reason)
         self._run.stop.ask(reason)
+
+    async def scale(self, engines: int) -> Change:
+        """Have so many engines, while the run goes on; see `Elastic.scale`."""
+        return await self._elastic.scale(engines)
 
     async def run(self) -> RunSummary:
         """How the run ended: `done`, or `stopped` when `stop` was called.
@@ -176,9 +179,8 @@ class Controller:
         """Take up the stage where the state says."""
         sources = await self._crew.sources("train")
         self._stage = StageRun(
-            self._run, self._crew, self._weights, self._dispatcher, self._stopwatch, program, sources, self._state,
-            self._timeout,
-        )  # fmt: skip
+            self._run, self._crew, self._weights, self._dispatcher, self._stopwatch, program, sources, self._state
+        )
         self._stage.begin()
 
     async def _between_steps(self, program: StageProgram) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 from areal_core.data import WeightVersion
 from areal_core.errors import WorkerLost
 from areal_core.pipeline.background import together
@@ -23,9 +26,10 @@ class Crew:
         """`join` lets an engine that is set up serve, the first time and whenever it was restarted."""
         self._composition, self._supervisor, self._condition, self._join = composition, supervisor, condition, join
         self.trainer = WorkerGroup("trainer", executor, composition.trainers)
-        self.engines = Pool(composition.engines, condition)
+        self.engines = Pool(composition.engines, condition, whole=composition.route.collective)
         self.rollouts = Pool(composition.rollouts, condition)
         self._directory = ""
+        self._version = WeightVersion()
         self._program = composition.stages[0]
 
     @property
@@ -51,6 +55,21 @@ class Crew:
         await self._supervisor.dismiss(self._others)
         await self._supervisor.start(self._others)
         await self._bring_others(version)
+
+    async def hire_engine(self, index: int) -> Seat:
+        """One more engine that serves, the n-th; raises where there is no device for it, or it does not start."""
+        seat = Seat(self._composition.engine(index))
+        await self._supervisor.take_in(self.engines, seat, self._bring_engine)
+        return seat
+
+    async def let_go(self, engine: Seat, grace: float) -> None:
+        """End an engine once it has finished what it works on; what takes longer than `grace` is done by others."""
+        self.engines.seats.remove(engine)
+        engine.ready = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self._condition.until(lambda: not engine.load)
+        await self._supervisor.dismiss([engine])
 
     async def begin(self, program: StageProgram) -> None:
         """Give the rollout workers the environments of the next stage; nothing may be under way."""
@@ -80,21 +99,22 @@ class Crew:
         plans = self._composition.trainer_plans(self._directory)
         await together([rank.call("setup", plan) for rank, plan in zip(self.trainer.ranks, plans, strict=True)])
 
-    async def _bring_others(self, version: WeightVersion) -> None:
-        async def bring_engine(seat: Seat) -> None:
-            await seat.worker.call("setup", self._composition.engine_plan(seat.spec, self._directory, version))
-            await self._join(seat)
+    async def _bring_engine(self, seat: Seat) -> None:
+        await seat.worker.call("setup", self._composition.engine_plan(seat.spec, self._directory, self._version))
+        await self._join(seat)
 
+    async def _bring_others(self, version: WeightVersion) -> None:
+        self._version = version
         await together(
             [
-                *(bring_engine(seat) for seat in self.engines.seats),
-                *(self._bring_rollout(seat) for seat in self.rollouts.seats),
+                *(self._supervisor.settle(seat, self._bring_engine) for seat in self.engines.seats),
+                *(self._supervisor.settle(seat, self._bring_rollout) for seat in self.rollouts.seats),
             ]
         )
         for seat in self.engines.seats:
-            self._supervisor.keep(seat, bring_engine)
+            self._supervisor.keep(self.engines, seat, self._bring_engine)
         for seat in self.rollouts.seats:
-            self._supervisor.keep(seat, self._bring_rollout)
+            self._supervisor.keep(self.rollouts, seat, self._bring_rollout)
 
     async def _equip(self, seat: Seat) -> None:
         """Set a worker up for the stage that begins, unless it is lost: so is whoever takes its seat."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import cast
 
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from areal_core.errors import ArealError, RemoteError, WorkerLost
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events, Level
+from areal_core.pipeline.health import HUNG, manner
+from areal_core.pipeline.hedge import Desk, Hedges, choose
+from areal_core.pipeline.pace import Pace
 from areal_core.pipeline.pool import Pool, Seat
 from areal_core.protocols import Worker
+from areal_core.spec.model import SupervisionSpec
 from areal_core.workers.plans import GroupOrder, GroupResult
 
 WINDOW = 50
@@ -41,17 +46,65 @@ class TooManyFailed(ArealError):
         return f"{self.failed} of the last {WINDOW} groups failed, more than supervision.max_failed_share: {self.last}"
 
 
+class RolloutHung(WorkerLost):
+    """A rollout worker was there but did not answer: one of the groups it had may be why."""
+
+
 @frozen
 class Patience:
-    """`retries` of a group whose rollout raises; `losses` of workers that it survives; the share that may fail."""
+    """`retries` of a group whose rollout raises, or hangs its worker; `losses` of workers that it survives.
+
+    `max_failed_share` of the recent groups may fail. A group that is not back `grace` seconds after its own
+    time-out hangs its rollout worker. What is a straggler: see `Pace`.
+    """
 
     retries: int
     losses: int
     max_failed_share: float
+    grace: float = 60.0
+    straggler_factor: float | None = None
+    straggler_floor: float = 30.0
+
+
+def patience(spec: SupervisionSpec, debug: bool) -> Patience:
+    """As the spec says; in debug mode nothing depends on how long anything took."""
+    return Patience(
+        retries=spec.task_retries,
+        losses=spec.max_restarts + spec.task_retries,
+        max_failed_share=spec.max_failed_share,
+        grace=spec.heartbeat_timeout,
+        straggler_factor=None if debug else spec.straggler_factor,
+        straggler_floor=spec.straggler_floor,
+    )
+
+
+@define
+class _Toll:
+    """What a group has cost so far; `hangs` are the losses of rollout workers that hung with it."""
+
+    failures: int = 0
+    losses: int = 0
+    hangs: int = 0
+
+    def add(self, error: RemoteError | WorkerLost) -> bool:
+        """One more; whether it was a loss."""
+        lost = _is_loss(error)
+        self.failures += not lost
+        self.losses += lost
+        self.hangs += isinstance(error, RolloutHung)
+        return lost
+
+    def exceeds(self, patience: Patience) -> bool:
+        """Whether that is enough."""
+        return max(self.failures, self.hangs) > patience.retries or self.losses > patience.losses
 
 
 class Dispatcher:
-    """Sends orders to the lightest rollout worker, against the lightest engine, while `swapping` is False."""
+    """Sends orders to the lightest rollout worker, against the lightest engine, while `swapping` is False.
+
+    A rollout worker that hangs may have been hung by any of the groups it had: from the second time on
+    they are tried one at a time, so that the one at fault soon fails alone.
+    """
 
     def __init__(
         self,
@@ -67,6 +120,9 @@ class Dispatcher:
         self._engines, self._rollouts, self._swapping = engines, rollouts, swapping
         self._condition, self._events, self._patience = condition, events, patience
         self._recent: deque[bool] = deque(recent, maxlen=WINDOW)
+        self._alone = asyncio.Lock()
+        pace = Pace(patience.straggler_factor, patience.straggler_floor)
+        self._hedges = Hedges(engines, rollouts, pace, self._send, self.can, condition, events)
 
     @property
     def recent(self) -> tuple[bool, ...]:
@@ -79,54 +135,71 @@ class Dispatcher:
             return False
         return mode != "generate" or (bool(self._engines.ready) and not self._swapping())
 
-    async def run(self, order: GroupOrder, again: Callable[[], None] = lambda: None) -> GroupResult:
+    async def run(
+        self,
+        order: GroupOrder,
+        again: Callable[[], None] = lambda: None,
+        awaited: Callable[[], bool] = lambda: True,
+    ) -> GroupResult:
         """The group, scored. `again` is called before the whole group is rolled out another time.
+
+        `awaited` says whether somebody waits for it: only then it is rolled out a second time when it is late.
 
         Raises:
             GroupFailed: it was tried often enough.
 
         """
-        failures = losses = 0
+        toll, desk = _Toll(), None
         while True:
-            await self._condition.until(lambda: self.can(order.mode))
-            if failures or losses:
-                again()
-            try:
-                result = await self._send(order)
-            except (RemoteError, WorkerLost) as error:
-                _heed_cancellation()
-                lost = _is_loss(error)
-                failures, losses = failures + (not lost), losses + lost
-                if self._gives_up(error, failures, losses):
-                    raise self._failed(order, error) from error
-                self._report("group-retried", order, error, "info" if lost else "warning")
-            else:
-                self._recent.append(False)
-                return result
+            async with self._alone if toll.hangs > 1 else nullcontext():
+                await self._condition.until(lambda: self.can(order.mode))
+                if desk is not None:
+                    again()
+                desk = self._desk(order, desk)
+                try:
+                    result = await self._hedges.race(order, desk, awaited)
+                except (RemoteError, WorkerLost) as error:
+                    _heed_cancellation()
+                    lost = toll.add(error)
+                    if toll.exceeds(self._patience) or _is_input(error):
+                        raise self._failed(order, error) from error
+                    self._report("group-retried", order, error, "info" if lost else "warning")
+                else:
+                    self._recent.append(False)
+                    return result
 
-    async def _send(self, order: GroupOrder) -> GroupResult:
-        if order.mode != "generate":
-            return await self._roll_out(order)
-        seat = self._engines.lightest()
+    def _desk(self, order: GroupOrder, before: Desk | None) -> Desk:
+        """Who takes the order: others than `before`, if there are."""
+        host, engine = (before.host, before.engine) if before else (None, None)
+        return Desk(choose(self._rollouts, host), choose(self._engines, engine) if order.mode == "generate" else None)
+
+    async def _send(self, order: GroupOrder, desk: Desk) -> GroupResult:
+        seat = desk.engine
+        if seat is None:
+            return await self._roll_out(order, desk.host)
         with seat.carrying(len(order.members)) as engine:
             try:
-                return await self._roll_out(evolve(order, engine=engine.address))
+                return await self._roll_out(evolve(order, engine=engine.address), desk.host)
             except RemoteError as error:
                 if _is_input(error) or await _serves(seat, engine) or _is_loss(error):
                     raise
                 raise WorkerLost(seat.name, error.error.text) from error
 
-    async def _roll_out(self, order: GroupOrder) -> GroupResult:
-        host = self._rollouts.lightest()
+    async def _roll_out(self, order: GroupOrder, host: Seat) -> GroupResult:
+        limit = None if order.timeout is None else order.timeout + self._patience.grace
         with host.carrying(len(order.members)) as worker:
             try:
-                return cast(GroupResult, await worker.call("run_group", order))
-            except WorkerLost:
+                return cast(GroupResult, await worker.call("run_group", order, timeout=limit))
+            except WorkerLost as error:
+                reason = host.fault if host.held is worker and host.fault else error.reason
                 host.lose(worker)
-                raise
-
-    def _gives_up(self, error: RemoteError | WorkerLost, failures: int, losses: int) -> bool:
-        return failures > self._patience.retries or losses > self._patience.losses or _is_input(error)
+                raise (RolloutHung if manner(reason) == "hung" else WorkerLost)(host.name, reason) from error
+            except TimeoutError:
+                cause = (
+                    f"{order.task} was not back {self._patience.grace:g} s after its time-out of {order.timeout:g} s"
+                )
+                host.end(worker, f"{HUNG} {cause}")
+                raise RolloutHung(host.name, f"{HUNG} {cause}") from None
 
     def _failed(self, order: GroupOrder, error: RemoteError | WorkerLost) -> GroupFailed:
         self._recent.append(True)

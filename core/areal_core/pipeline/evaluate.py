@@ -29,8 +29,8 @@ CONCURRENT = 2
 class Evaluator:
     """Evaluates the weights that the engines serve. `slots`: completions they work on at once, in all."""
 
-    def __init__(self, run: Run, dispatcher: Dispatcher, slots: int, timeout: float | None) -> None:
-        self._run, self._dispatcher, self._timeout = run, dispatcher, timeout
+    def __init__(self, run: Run, dispatcher: Dispatcher, slots: int) -> None:
+        self._run, self._dispatcher = run, dispatcher
         self._places = asyncio.Semaphore(CONCURRENT * slots)
         self._numbers = count(1)
 
@@ -63,7 +63,7 @@ class Evaluator:
             members=(0,),
             sampling=program.evaluation_sampling,
             seed=rollout_seed(self._run.info.seed, -1 - task.index),
-            timeout=self._timeout,
+            timeout=program.timeout(task.environment),
         )
         async with self._places:
             try:

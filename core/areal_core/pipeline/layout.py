@@ -28,11 +28,15 @@ def trainers(spec: Spec) -> list[Slot]:
 
 def engines(spec: Spec) -> list[Slot]:
     """One a data-parallel replica; a replica's other axes are the engine's own affair."""
-    pool, sizes = spec.resources.infer, axes(spec.resources.infer)
-    first = 0 if spec.placement == "colocated" else spec.resources.train.devices
-    each, within = split(pool), {axis: size for axis, size in sizes.items() if axis != "dp"}
-    starts = range(first, first + sizes["dp"] * each, each)
-    return [Slot(f"engine-{i}", tuple(range(start, start + each)), within) for i, start in enumerate(starts)]
+    return [engine(spec, index) for index in range(axes(spec.resources.infer)["dp"])]
+
+
+def engine(spec: Spec, index: int) -> Slot:
+    """The n-th of them, counted from 0; further ones than the spec asks for take the devices behind its last."""
+    pool = spec.resources.infer
+    each, within = split(pool), {axis: size for axis, size in axes(pool).items() if axis != "dp"}
+    start = (0 if spec.placement == "colocated" else spec.resources.train.devices) + index * each
+    return Slot(f"engine-{index}", tuple(range(start, start + each)), within)
 
 
 def rollouts(spec: Spec) -> list[Slot]:

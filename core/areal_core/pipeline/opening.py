@@ -83,14 +83,19 @@ def _tracker(selected: Selected, composition: Composition, info: RunInfo) -> Tra
     return tracker
 
 
-def open_executor(composition: Composition) -> Executor:
-    """The experiment's executor, with nothing started."""
+def open_executor(composition: Composition, events: Events | None = None, trains: bool = True) -> Executor:
+    """The experiment's executor, with nothing started; what its starts wait for goes to `events`.
+
+    With `trains` False no trainer will be asked for.
+    """
     experiment = composition.experiment
     context = ExecutorContext(
         run_id=composition.folder.name,
         logs=composition.folder / "logs",
         files=experiment.files,
         heartbeat=experiment.stages[0].spec.supervision.heartbeat_timeout,
+        workers=(*(composition.trainers(0) if trains else ()), *composition.engines, *composition.rollouts),
+        report=lambda text: None if events is None else events.add("start-waits", text),
     )
     executor: Executor = build(make_ref(experiment.executor, experiment.files), context)
     return executor

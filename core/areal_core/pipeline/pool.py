@@ -59,10 +59,14 @@ class Seat:
 
 
 class Pool:
-    """Seats of one kind; work goes to the lightest that is ready, the first of equals."""
+    """Seats of one kind; work goes to the lightest that is ready, the first of equals.
 
-    def __init__(self, specs: Sequence[WorkerSpec], condition: Condition) -> None:
+    `whole`: what they do needs all of them, so that none can be given up.
+    """
+
+    def __init__(self, specs: Sequence[WorkerSpec], condition: Condition, whole: bool = False) -> None:
         self.seats = [Seat(spec) for spec in specs]
+        self.whole = whole
         self._condition = condition
 
     @property

@@ -40,11 +40,9 @@ class Rollouts:
         sampler: TaskSampler,
         ledger: Ledger,
         buffer: Buffer,
-        timeout: float | None,
     ) -> None:
         self._run, self._program, self._dispatcher = run, program, dispatcher
         self._sampler, self._ledger, self._buffer = sampler, ledger, buffer
-        self._timeout = timeout
         self.filtered = 0  # groups in a row
         self._members = tuple(range(program.group_size))
         self._rolling: dict[int, _Rolling] = {}
@@ -96,7 +94,7 @@ class Rollouts:
             sampling=self._program.sampling,
             seed=rollout_seed(self._run.info.seed, sequence),
             mode=self._program.mode,
-            timeout=self._timeout,
+            timeout=self._program.timeout(task.environment),
         )
         self._rolling[sequence] = _Rolling(task, self._run.background.spawn(self._roll(order)))
 
@@ -106,7 +104,11 @@ class Rollouts:
     async def _roll(self, order: GroupOrder) -> None:
         began = self._run.trace.now()
         try:
-            result = await self._dispatcher.run(order, again=partial(self._count, order.sequence))
+            result = await self._dispatcher.run(
+                order,
+                again=partial(self._count, order.sequence),
+                awaited=partial(self._ledger.awaits, order.sequence),
+            )
         except GroupFailed as failure:
             self._drop(order.sequence, "failed")
             if failure.fatal is not None:

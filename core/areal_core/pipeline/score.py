@@ -9,11 +9,12 @@ from attrs import evolve
 
 from areal_core.data import WeightVersion
 from areal_core.errors import RunFailed
+from areal_core.pipeline import dispatch, supervise
 from areal_core.pipeline.background import Stopped
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition
 from areal_core.pipeline.crew import Crew
-from areal_core.pipeline.dispatch import Dispatcher, Patience
+from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.evaluate import Evaluator
 from areal_core.pipeline.opening import open_executor, open_run
 from areal_core.pipeline.pool import Seat
@@ -33,17 +34,23 @@ async def score_model(
     program = composition.stages[-1]
     if samples is not None:
         program = evolve(program, evaluation=evolve(program.evaluation, samples=samples))
-    run, executor = open_run(composition, PipelineState(), watcher, None, {}), open_executor(composition)
+    run = open_run(composition, PipelineState(), watcher, None, {})
+    executor = open_executor(composition, run.events, trains=False)
     supervision = composition.experiment.stages[-1].spec.supervision
-    supervisor = Supervisor(executor, run.background, run.condition, run.events, run.observers.failed, 0)
+    supervisor = Supervisor(
+        executor, run.background, run.condition, run.events, run.observers.failed,
+        supervise.persistence(supervision), supervise.checkup(supervision, run.events, composition.debug),
+    )  # fmt: skip
     crew = Crew(composition, executor, supervisor, run.condition, _serve)
-    patience = Patience(supervision.task_retries, supervision.task_retries, supervision.max_failed_share)
-    dispatcher = Dispatcher(crew.engines, crew.rollouts, lambda: False, run.condition, run.events, patience)
+    dispatcher = Dispatcher(
+        crew.engines, crew.rollouts, lambda: False, run.condition, run.events,
+        dispatch.patience(supervision, composition.debug),
+    )  # fmt: skip
 
     async def work() -> EvaluationReport | None:
         await crew.start_engines(WeightVersion(), str(model))
         await crew.begin(program)
-        evaluator = Evaluator(run, dispatcher, crew.slots, supervision.rollout_timeout)
+        evaluator = Evaluator(run, dispatcher, crew.slots)
         return await evaluator.run(program, await crew.sources(program.evaluation.split), 0)
 
     try:

@@ -70,6 +70,10 @@ class Ledger:
         """The last batch that may hold a group whose oldest token is of version `oldest`."""
         return NEVER if oldest is None else oldest + self.bound.max_staleness
 
+    def awaits(self, sequence: int) -> bool:
+        """Whether the next batch cannot be taken yet, and no running group is due before this one."""
+        return not self.ready() and self._running[sequence] == min(self._running_due)
+
     def room(self) -> bool:
         """Whether one more group may be admitted: by the bound, and because the stage needs it."""
         steps = min(self.committed + self.bound.max_staleness + 1, self.bound.last_step) - self.bound.first_step

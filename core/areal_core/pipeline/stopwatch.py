@@ -76,7 +76,7 @@ class Stopwatch:
         wall = here.now - first.now
         if wall <= 0:
             return figures
-        engines, ranks = len(self._crew.engines.seats), len(self._crew.trainer.ranks)
+        engines, ranks = max(1, len(self._crew.engines.seats)), len(self._crew.trainer.ranks)
         generating, training = here.generating - first.generating, here.training - first.training
         return figures | {
             "generated_per_second": (here.generated - first.generated) / wall,

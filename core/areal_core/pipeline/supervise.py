@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from attrs import frozen
+
 from areal_core.errors import ArealError, WorkerLost
 from areal_core.pipeline.background import Background, together
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
-from areal_core.pipeline.pool import Seat
+from areal_core.pipeline.health import HUNG, Checkup, manner
+from areal_core.pipeline.pool import Pool, Seat
 from areal_core.protocols import Executor, Worker
+from areal_core.spec.model import SupervisionSpec
 from areal_core.workers.group import WorkerGroup
 
 GRACE = 10.0
 """Seconds that a worker gets to end by itself."""
+
+LONGEST_WAIT = 60.0
+"""Seconds between two restarts of a worker, at most."""
 
 Bring = Callable[[Seat], Awaitable[None]]
 """Makes a worker that has just started fit to serve, and its seat `ready`."""
@@ -23,6 +30,34 @@ Required = Worker | WorkerGroup
 
 Told = Callable[[str, str], None]
 """Called with a lost worker's name and the reason."""
+
+
+@frozen
+class Persistence:
+    """How often a worker is started again: at once, then after `backoff` seconds, doubled each time.
+
+    `max_restarts` in a row are too many; a worker that served for `forgive_after` seconds begins a new row.
+    One that does not serve within `start_timeout` seconds has failed.
+    """
+
+    max_restarts: int = 3
+    backoff: float = 1.0
+    forgive_after: float = 300.0
+    start_timeout: float = 1800.0
+
+    def wait(self, restart: int) -> float:
+        """Seconds before the n-th restart in a row, counted from 1."""
+        return 0.0 if restart < 2 else min(LONGEST_WAIT, self.backoff * 2.0 ** (restart - 2))
+
+
+def persistence(spec: SupervisionSpec) -> Persistence:
+    """As the spec says."""
+    return Persistence(spec.max_restarts, spec.restart_backoff, spec.forgive_after, spec.start_timeout)
+
+
+def checkup(spec: SupervisionSpec, events: Events, debug: bool) -> Checkup | None:
+    """As the spec says; none in debug mode, where no worker has a process of its own."""
+    return None if debug else Checkup(events, spec.health_every, spec.heartbeat_timeout)
 
 
 class Supervisor:
@@ -35,24 +70,51 @@ class Supervisor:
         condition: Condition,
         events: Events,
         told: Told,
-        max_restarts: int,
+        persistence: Persistence,
+        checkup: Checkup | None = None,
     ) -> None:
+        """`checkup` asks those that serve how they are; None: nobody does."""
         self._executor, self._background = executor, background
         self._condition, self._events, self._told = condition, events, told
-        self._max_restarts = max_restarts
+        self._persistence, self._checkup = persistence, checkup
         self._watches: dict[Seat, asyncio.Task[None]] = {}
 
     async def start(self, seats: Sequence[Seat]) -> None:
         """Start a worker for each seat, all at the same time; they are not ready yet."""
         await together([self._hire(seat) for seat in seats])
 
+    async def settle(self, seat: Seat, bring: Bring) -> None:
+        """Make a worker that was started serve; raises `WorkerLost` where that takes too long."""
+        limit = self._persistence.start_timeout
+        try:
+            async with asyncio.timeout(limit):
+                await bring(seat)
+        except TimeoutError:
+            raise WorkerLost(seat.name, f"{HUNG} it did not serve within {limit:g} s") from None
+
+    async def take_in(self, pool: Pool, seat: Seat, bring: Bring) -> None:
+        """Start a worker for one more seat and let it serve; raises where it cannot, with nothing left of it."""
+        try:
+            await self._start(seat, bring)
+        except BaseException:
+            if seat.held is not None:
+                seat.held.kill()
+            raise
+        pool.seats.append(seat)
+        self.keep(pool, seat, bring)
+        self._condition.changed()
+
     def require(self, worker: Required) -> None:
         """Watch a worker or group that cannot be replaced: losing it stops the run."""
         self._background.spawn(self._require(worker))
 
-    def keep(self, seat: Seat, bring: Bring) -> None:
-        """Watch a worker and replace it when it is lost, `max_restarts` times."""
-        self._watches[seat] = self._background.spawn(self._keep(seat, bring))
+    def keep(self, pool: Pool, seat: Seat, bring: Bring) -> None:
+        """Watch a worker that serves in `pool`, and replace it when it is lost.
+
+        Once it is restarted too often it is given up, and the others go on without it; the last one's loss,
+        or the loss of one that they cannot do without, stops the run.
+        """
+        self._watches[seat] = self._background.spawn(self._keep(pool, seat, bring))
 
     async def dismiss(self, seats: Sequence[Seat]) -> None:
         """End the workers in these seats, which is no loss."""
@@ -64,37 +126,71 @@ class Supervisor:
     async def _hire(self, seat: Seat) -> None:
         seat.held, seat.fault = await self._executor.start(seat.spec), ""
 
+    async def _start(self, seat: Seat, bring: Bring) -> None:
+        await self._hire(seat)
+        await self.settle(seat, bring)
+
     async def _require(self, worker: Required) -> None:
         reason = await worker.lost()
         self._mourn(worker.name, reason)
         raise WorkerLost(worker.name, reason)
 
-    async def _keep(self, seat: Seat, bring: Bring) -> None:
-        while True:
-            killed = await seat.worker.lost()
+    async def _keep(self, pool: Pool, seat: Seat, bring: Bring) -> None:
+        clock = asyncio.get_running_loop().time
+        while seat in pool.seats:
+            since = clock()
+            killed = await self._attend(seat)
             seat.ready, reason = False, seat.fault or killed
+            if clock() - since >= self._persistence.forgive_after:
+                seat.restarts = 0
             self._mourn(seat.name, reason)
-            await self._replace(seat, bring, reason)
+            if seat in pool.seats:
+                await self._replace(pool, seat, bring, reason)
 
-    async def _replace(self, seat: Seat, bring: Bring, loss: str) -> None:
+    async def _attend(self, seat: Seat) -> str:
+        """Ask the worker how it is until it is lost; the reason."""
+        asking = None if self._checkup is None else self._background.spawn(self._checkup.attend(seat))
+        try:
+            return await seat.worker.lost()
+        finally:
+            if asking is not None:
+                asking.cancel()
+
+    async def _replace(self, pool: Pool, seat: Seat, bring: Bring, loss: str) -> None:
         """Try until another one serves; a start that fails is a restart that is used up."""
         reason = loss
         while not seat.ready:
-            if seat.restarts >= self._max_restarts:
-                raise WorkerLost(seat.name, f"{reason}; it was restarted {seat.restarts} times before")
+            if seat.restarts >= self._persistence.max_restarts:
+                self._give_up(pool, seat, reason)
+                return
             seat.restarts += 1
+            await asyncio.sleep(self._persistence.wait(seat.restarts))
             try:
-                await self._hire(seat)
-                await bring(seat)
+                await self._start(seat, bring)
             except ArealError as error:
+                seat.ready = False
                 reason = f"{loss}; it did not come back: {error}"
-                self._events.add("worker-lost", f"{seat.name}: {reason}", "error", worker=seat.name, reason=reason)
+                self._lost(seat.name, reason)
                 if seat.held is not None:
                     seat.held.kill()
         self._events.add("worker-restarted", f"{seat.name} is back", worker=seat.name, restarts=seat.restarts)
         self._condition.changed()
 
+    def _give_up(self, pool: Pool, seat: Seat, reason: str) -> None:
+        error = WorkerLost(seat.name, f"{reason}; it was restarted {seat.restarts} times before")
+        if pool.whole or pool.seats == [seat]:
+            raise error
+        pool.seats.remove(seat)
+        others = len(pool.seats)
+        text = f"{error}; the run goes on with the other {others}"
+        self._events.add("worker-given-up", text, "error", worker=seat.name, reason=reason, others=others)
+        self._condition.changed()
+
     def _mourn(self, worker: str, reason: str) -> None:
-        self._events.add("worker-lost", f"{worker}: {reason}", "error", worker=worker, reason=reason)
+        self._lost(worker, reason)
         self._told(worker, reason)
         self._condition.changed()
+
+    def _lost(self, worker: str, reason: str) -> None:
+        how = manner(reason)
+        self._events.add("worker-lost", f"{worker}: {reason}", "error", worker=worker, reason=reason, how=how)

@@ -33,14 +33,13 @@ class StageRun:
         program: StageProgram,
         sources: list[Source],
         state: PipelineState,
-        timeout: float | None,
     ) -> None:
         self._run, self._crew, self._weights, self._program, self._state = run, crew, weights, program, state
         self._stopwatch, self._dispatcher = stopwatch, dispatcher
         self._sampler = TaskSampler(run.info.seed, sources, drawn=state.drawn)
         self._ledger = Ledger(program.bound, state.step)
         self._buffer = Buffer(self._ledger, run.condition, run.tally)
-        self._rollouts = Rollouts(run, program, dispatcher, self._sampler, self._ledger, self._buffer, timeout)
+        self._rollouts = Rollouts(run, program, dispatcher, self._sampler, self._ledger, self._buffer)
         resumes = state.stage == program.name
         self._alarms = alarms(run.events, program.pipeline.max_staleness, state.alarms if resumes else {})
         self._step = state.step

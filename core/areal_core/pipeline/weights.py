@@ -13,6 +13,7 @@ from areal_core.errors import RemoteError, WorkerLost
 from areal_core.pipeline.background import Background, together
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
+from areal_core.pipeline.health import HUNG
 from areal_core.pipeline.pool import Pool, Seat
 from areal_core.pipeline.trace import Trace
 from areal_core.protocols import Worker
@@ -63,10 +64,12 @@ class Weights:
         events: Events,
         trace: Trace,
         committed: Callable[[WeightVersion], None],
+        timeout: float | None = None,
     ) -> None:
+        """An engine hangs that takes longer than `timeout` seconds to fetch a version, or to swap it in."""
         self._trainer, self._engines, self._route = trainer, engines, route
         self._background, self._condition, self._events, self._trace = background, condition, events, trace
-        self._told = committed
+        self._told, self._timeout = committed, timeout
         self._offer: WeightOffer | None = None
         self._lock = asyncio.Lock()
         self._spreading: asyncio.Task[None] | None = None
@@ -104,8 +107,8 @@ class Weights:
             if self._offer is not None:
                 if self._route.collective:
                     raise WorkerLost(seat.name, f"{self._route.transport} cannot take in an engine that starts later")
-                await seat.worker.call("prepare", self._offer)
-                await seat.worker.call("commit", self._offer.version)
+                await self._ask((seat, seat.worker), "prepare", self._offer)
+                await self._ask((seat, seat.worker), "commit", self._offer.version)
             seat.ready = True
             self._condition.changed()
 
@@ -126,17 +129,28 @@ class Weights:
 
     async def _prepare(self, engines: Sequence[Serving], offer: WeightOffer) -> list[Serving]:
         """The engines that have fetched the version; raises, with nothing changed, when one cannot."""
-        outcomes = await _on_all([self._fetch(engine, offer) for _, engine in engines])
+        outcomes = await _on_all([self._fetch(serving, offer) for serving in engines])
         errors = [error for error in outcomes if isinstance(error, RemoteError)]
         if errors:
             await _on_all([engine.call("discard", offer.version) for _, engine in engines])
             raise errors[0]
         return [serving for serving, outcome in zip(engines, outcomes, strict=True) if outcome is None]
 
-    async def _fetch(self, engine: Worker, offer: WeightOffer) -> None:
+    async def _ask(self, serving: Serving, method: str, *args: Any) -> None:
+        """Call an engine; one that takes too long is ended."""
+        seat, engine = serving
+        try:
+            await engine.call(method, *args, timeout=self._timeout)
+        except TimeoutError:
+            reason = f"{HUNG} it did not {method} the weights within {self._timeout:g} s"
+            seat.end(engine, reason)
+            raise WorkerLost(engine.name, reason) from None
+
+    async def _fetch(self, serving: Serving, offer: WeightOffer) -> None:
+        engine = serving[1]
         for tries in range(1, PREPARE_TRIES + 1):
             try:
-                await engine.call("prepare", offer)
+                await self._ask(serving, "prepare", offer)
             except RemoteError as error:
                 text = f"{engine.name} could not fetch version {offer.version}: {error}"
                 self._events.add("weights-failed", text, worker=engine.name, version=str(offer.version), tries=tries)
@@ -150,7 +164,7 @@ class Weights:
         began = self._trace.now()
         self.swapping = True
         try:
-            outcomes = await _on_all([engine.call("commit", version) for _, engine in engines])
+            outcomes = await _on_all([self._ask(serving, "commit", version) for serving in engines])
             for (seat, engine), outcome in zip(engines, outcomes, strict=True):
                 if outcome is not None:
                     self._dismiss(seat, engine, version, outcome)

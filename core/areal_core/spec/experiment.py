@@ -30,12 +30,14 @@ class Selected:
 
 @frozen(repr=False, unsafe_hash=False)
 class SelectedEnvironment:
-    """An environment under its name in the run, with the reward the spec gives it."""
+    """An environment under its name in the run, with the reward the spec gives it, and the seconds they may take."""
 
     name: str
     weight: float
     environment: Selected
     reward: Selected | None
+    rollout_timeout: float | None = None
+    reward_timeout: float | None = None
 
 
 @frozen(repr=False, unsafe_hash=False)

@@ -233,6 +233,8 @@ class EnvironmentSpec:
     name: str | None = _doc("Name in figures and tasks; the type when left out.", None, name=True)
     weight: float = _doc("Share of the tasks drawn.", 1.0, ge=0)
     reward: Use | None = _doc("Judge of the answers; the environment's own when left out.", None)
+    rollout_timeout: float | None = _doc("Seconds a group may take; null: as in `supervision`.", None, gt=0)
+    reward_timeout: float | None = _doc("Seconds one verdict may take; null is no limit.", None, gt=0)
     options: Mapping[str, Any] = field(factory=dict)
 
 
@@ -251,10 +253,20 @@ class SupervisionSpec:
     """When to give up on what."""
 
     heartbeat_timeout: float = _doc("Seconds of silence that mean a worker hangs.", 60.0, gt=0)
-    max_restarts: int = _doc("Restarts a worker gets.", 3, ge=0)
+    health_every: float = _doc("Seconds between two questions to a worker how it is.", 10.0, gt=0)
+    max_restarts: int = _doc("Restarts a worker gets in a row; see `forgive_after`.", 3, ge=0)
+    restart_backoff: float = _doc("Seconds before a second restart in a row; doubled for each further one.", 1.0, ge=0)
+    forgive_after: float = _doc("Seconds of service after which a worker's restarts no longer count.", 300.0, gt=0)
+    start_timeout: float = _doc("Seconds an engine or rollout worker may take until it serves.", 1800.0, gt=0)
+    update_timeout: float = _doc("Seconds an engine may take to fetch a version, and to swap it in.", 600.0, gt=0)
+    memory_limit: float | None = _doc("Share of its memory above which a worker makes room.", 0.9, gt=0, le=1)
     task_retries: int = _doc("Times a failed rollout is tried again.", 2, ge=0)
     max_failed_share: float = _doc("Share of recent tasks that may fail.", 0.2, ge=0, le=1)
-    rollout_timeout: float | None = _doc("Seconds one group may take; null is no limit.", None, gt=0)
+    rollout_timeout: float | None = _doc("Seconds one group may take; null is no limit.", 3600.0, gt=0)
+    straggler_factor: float | None = _doc(
+        "A group that takes so many medians is rolled out elsewhere, too; null: never.", 4.0, gt=1
+    )
+    straggler_floor: float = _doc("Seconds before which no group is a straggler.", 30.0, ge=0)
 
 
 @frozen(repr=False, unsafe_hash=False)

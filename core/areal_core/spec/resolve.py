@@ -115,8 +115,8 @@ class _Examination:
         catalog = Catalog(self.manager, Report(), self.lost)
         shared = structure(self.base, catalog)
         platform = choose_platform(shared, catalog)
-        if platform:
-            report_devices(platform, _devices_of_a_machine(shared), catalog)
+        if platform and not _reaches_machines(shared):
+            report_devices(platform, _devices_here(shared.spec), catalog)
         transport = choose_transport(shared, _platform_name(shared, platform), catalog)
         self._keep(catalog.report, self.base)
         drafts = tuple(self._draft(stage, shared, platform, transport) for stage in self.stages)
@@ -263,12 +263,16 @@ def _axes(manager: Manager) -> frozenset[str]:
     return frozenset(known)
 
 
-def _devices_of_a_machine(structured: Structured) -> int:
-    """The most devices that one machine must have."""
-    spec, executor = structured.spec, structured.part("executor").descriptor
+def _reaches_machines(structured: Structured) -> bool:
+    """Whether workers run where this machine's devices say nothing: the executor knows what its machines have."""
+    executor = structured.part("executor").descriptor
+    return executor is not None and executor.capabilities.nodes
+
+
+def _devices_here(spec: Spec) -> int:
+    """The devices that this machine must have."""
     pools = [-(-pool.devices // pool.nodes) for pool in (spec.resources.train, spec.resources.infer)]
-    together = spec.placement == "disjoint" and not (executor and executor.capabilities.nodes)
-    return sum(pools) if together else max(pools)
+    return sum(pools) if spec.placement == "disjoint" else max(pools)
 
 
 def _platform_name(structured: Structured, choice: Choice | None) -> str:
@@ -327,4 +331,11 @@ def _environment(draft: Draft, index: int) -> SelectedEnvironment:
     environment = draft.spec.environments[index]
     reward = _selected(draft, "environments", index, "reward") if environment.reward is not None else None
     name = environment.name or environment.type
-    return SelectedEnvironment(name, environment.weight, _selected(draft, "environments", index), reward)
+    return SelectedEnvironment(
+        name,
+        environment.weight,
+        _selected(draft, "environments", index),
+        reward,
+        environment.rollout_timeout,
+        environment.reward_timeout,
+    )

@@ -15,8 +15,9 @@ from areal_core.errors import ComponentError, InputError
 from areal_core.protocols import Engine, Transport, WeightSource
 from areal_core.workers.build import build, load, title
 from areal_core.workers.faults import blaming
+from areal_core.workers.guard import Guard
 from areal_core.workers.lane import Lane
-from areal_core.workers.plans import EnginePlan
+from areal_core.workers.plans import EnginePlan, Health
 from areal_core.workers.service import Dial
 from areal_core.workers.transport import build_transport
 
@@ -41,6 +42,8 @@ class EngineService:
         self._staged: dict[WeightVersion, WeightSource] = {}
         self._swap = asyncio.Lock()
         self._poison: str | None = None
+        self._threaded = threaded
+        self._guard: Guard | None = None
 
     async def setup(self, plan: EnginePlan) -> None:
         """Build the engine and serve the model as `plan.version`; once in a worker's life."""
@@ -58,6 +61,9 @@ class EngineService:
             await engine.start(plan.version)
         self._live = _Live(name, engine, transport_name, transport, plan.interruptible)
         self._version = plan.version
+        host = self._threaded and plan.place.device == "cpu"
+        self._guard = Guard(engine, plan.memory_limit, host, plan.max_concurrent)
+        self._owned.callback(self._guard.close)
         self._lane.settle()
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Completion]:
@@ -123,6 +129,10 @@ class EngineService:
         """The version that new tokens carry; raises `ComponentError` when the engine can draw none any more."""
         self._sound("version")
         return self._version
+
+    async def health(self) -> Health:
+        """How it is, and what there is to say of it since the last time."""
+        return Health() if self._guard is None else self._guard.report()
 
     async def close(self) -> None:
         """Close the engine, then the transport."""

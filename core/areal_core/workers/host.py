@@ -38,6 +38,7 @@ class HostOptions:
     name: str
     role: str
     lifeline: bool = False
+    listen: str | None = None
 
 
 async def host(options: HostOptions, key: bytes) -> None:
@@ -80,7 +81,7 @@ class _Doors:
         self._links: set[Link] = set()
 
     async def open(self, options: HostOptions) -> Card:
-        await self._listener.bind(_beside(options.connect))
+        await self._listener.bind(options.listen or _beside(options.connect))
         self._card = Card(options.name, options.role, self._listener.address)
         return self._card
 

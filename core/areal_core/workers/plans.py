@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from attrs import field, frozen
 
 from areal_core.contexts import CriticPlan, LoraPlan, ModuleRef, ObjectiveContext, Place
@@ -43,6 +45,7 @@ class EnginePlan:
     interruptible: bool
     work: str
     version: WeightVersion = WeightVersion()
+    memory_limit: float | None = None
 
 
 @frozen
@@ -60,6 +63,7 @@ class TrainerPlan:
     micro_batch_tokens: int = 0
     activation_checkpointing: bool = False
     amp: dict[str, bool | str | float] = field(factory=dict)
+    memory_limit: float | None = None
 
 
 @frozen
@@ -87,11 +91,13 @@ class StageOrder:
 
 @frozen
 class EnvironmentPlan:
-    """One environment and its reward, for rollout workers."""
+    """One environment and its reward, for rollout workers; the seconds that a group, and a verdict, may take."""
 
     name: str
     environment: ModuleRef
     reward: ModuleRef | None
+    timeout: float | None = None
+    reward_timeout: float | None = None
 
 
 @frozen
@@ -103,6 +109,7 @@ class RolloutPlan:
     environments: tuple[EnvironmentPlan, ...]
     seed: int
     blocking: bool = False
+    memory_limit: float | None = None
 
 
 @frozen
@@ -136,3 +143,21 @@ class TrainResult:
 
     metrics: dict[str, float]
     seconds: float
+
+
+@frozen
+class Note:
+    """Something that a worker has to say: an event of the run, with its figures."""
+
+    kind: str
+    text: str
+    level: Literal["info", "warning", "error"] = "warning"
+    figures: dict[str, float] = field(factory=dict)
+
+
+@frozen
+class Health:
+    """How a worker is: the share of its memory in use (None: unknown), and what there is to say since the last time."""
+
+    memory: float | None = None
+    notes: tuple[Note, ...] = ()

@@ -19,8 +19,9 @@ from areal_core.errors import ComponentError, InputError, WorkerLost
 from areal_core.protocols import Environment, ModelSource, Peer, Tokenizer
 from areal_core.workers.build import build, title
 from areal_core.workers.faults import RAISED, blamed, blaming
+from areal_core.workers.guard import Guard
 from areal_core.workers.lane import Lane
-from areal_core.workers.plans import EnvironmentPlan, GroupOrder, GroupResult, RolloutPlan
+from areal_core.workers.plans import EnvironmentPlan, GroupOrder, GroupResult, Health, RolloutPlan
 from areal_core.workers.requests import GroupRequests
 from areal_core.workers.service import Dial
 from areal_core.workers.session import Judge, Play, Prompts, RolloutSession, Transcript, sound
@@ -49,6 +50,8 @@ class RolloutService:
         self._tokenizer: Tokenizer | None = None
         self._nonce = secrets.token_hex(4)
         self._numbers = itertools.count()
+        self._threaded = threaded
+        self._guard: Guard | None = None
 
     async def setup(self, plan: RolloutPlan) -> None:
         """Build the tokenizer, the environments and the rewards; a further call replaces them all."""
@@ -56,6 +59,8 @@ class RolloutService:
         self._tokenizer = await self._lane.call(title(plan.model.source), "load tokenizer", _tokenizer, plan)
         for entry in plan.environments:
             self._arenas[entry.name] = await self._arena(entry, plan)
+        self._guard = Guard(self, plan.memory_limit, self._threaded)
+        self._owned.callback(self._guard.close)
         self._lane.settle()
 
     async def size(self, environment: str, split: str) -> int | None:
@@ -80,6 +85,10 @@ class RolloutService:
         if order.mode == "demonstrate":
             return self._demonstrate(order, task)
         return await self._generate(order, task, arena)
+
+    async def health(self) -> Health:
+        """How it is, and what there is to say of it since the last time."""
+        return Health() if self._guard is None else self._guard.report()
 
     async def close(self) -> None:
         """Close environments, rewards and links."""
@@ -146,7 +155,7 @@ class RolloutService:
         judge = Judge(title(entry.environment))
         if given:
             reward = await self._build(given, RewardContext(entry.name, plan.blocking))
-            judge = Judge(judge.environment, reward, title(given))
+            judge = Judge(judge.environment, reward, title(given), entry.reward_timeout)
         return _Arena(environment, judge)
 
     async def _build(self, ref: Any, context: Any) -> Any:

@@ -34,11 +34,15 @@ Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 @frozen
 class Judge:
-    """The reward of an environment, and how errors name it; `reward` None: the environment judges itself."""
+    """The reward of an environment, and how errors name it; `reward` None: the environment judges itself.
+
+    A verdict may take `timeout` seconds.
+    """
 
     environment: str
     reward: Reward | None = None
     name: str = ""
+    timeout: float | None = None
 
 
 @frozen(eq=False)
@@ -205,9 +209,11 @@ class RolloutSession:
         sample = Sample(self._play.task, said.opening.text, answer, self._finish)
         self.doing = "its reward"
         try:
-            verdict = sound(await judge.reward.score(sample))
+            async with asyncio.timeout(judge.timeout) as limit:
+                verdict = sound(await judge.reward.score(sample))
         except RAISED as error:
-            self.failure = blamed(error, judge.name, f"score {self._play.ref}, member {self.member}")
+            late = TimeoutError(f"no verdict within {judge.timeout:g} s") if limit.expired() else None
+            self.failure = blamed(late or error, judge.name, f"score {self._play.ref}, member {self.member}")
             raise self.failure from error
         self.doing = "the environment"
         return verdict

@@ -15,8 +15,9 @@ from areal_core.data import Batch, WeightOffer, WeightVersion
 from areal_core.errors import ComponentError
 from areal_core.protocols import ModelSource, Trainer, Transport
 from areal_core.workers.build import build, title
+from areal_core.workers.guard import Guard
 from areal_core.workers.lane import Lane
-from areal_core.workers.plans import ModelPlan, StageOrder, TrainerPlan, TrainResult
+from areal_core.workers.plans import Health, ModelPlan, StageOrder, TrainerPlan, TrainResult
 from areal_core.workers.service import Dial
 from areal_core.workers.transport import build_transport
 
@@ -41,6 +42,8 @@ class TrainerService:
         self._writing: list[asyncio.Task[None]] = []
         self._owned = AsyncExitStack()
         self._live: _Live | None = None
+        self._threaded = threaded
+        self._guard: Guard | None = None
 
     async def materialize(self, plan: ModelPlan) -> str:
         """Make the model's Hugging Face directory, or find it; its path."""
@@ -58,6 +61,9 @@ class TrainerService:
         trainer: Trainer = await self._lane.call(name, "build", build, plan.component, _context(plan))
         self._owned.push_async_callback(self._lane.call, name, "close", trainer.close)
         self._live = _Live(name, trainer, transport_name, transport)
+        host = self._threaded and plan.place.device == "cpu"
+        self._guard = Guard(trainer, plan.memory_limit, host, run=partial(self._lane.call, name))
+        self._owned.callback(self._guard.close)
         self._lane.settle()
 
     async def begin_stage(self, order: StageOrder) -> None:
@@ -108,6 +114,10 @@ class TrainerService:
     async def load_state(self, directory: str) -> None:
         """Continue from `save_state`, in the stage that has begun."""
         await self._with_directory("load_state", directory)
+
+    async def health(self) -> Health:
+        """How it is, and what there is to say of it since the last time."""
+        return Health() if self._guard is None else self._guard.report()
 
     async def close(self) -> None:
         """Close the trainer, then the transport."""

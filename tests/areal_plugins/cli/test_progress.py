@@ -76,6 +76,10 @@ def test_small_events_are_not_shown():
     assert shown(lambda display: display.happened(Event("dropped", "2 groups dropped", 20, "info"))) == []
 
 
+def test_why_a_run_fails_is_left_to_its_command_to_say():
+    assert shown(lambda display: display.happened(Event("run-failed", "engine-0: killed", 20, "error"))) == []
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0s"), (59.4, "59s"), (200, "3m20s"), (7500, "2h05m")])
 def test_durations_read_well(seconds, text):
     assert duration(seconds) == text

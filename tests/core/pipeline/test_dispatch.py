@@ -27,7 +27,7 @@ class Worker:
         self.name, self.address, self.script, self.calls = name, f"at {name}", list(script), []
         self.killed = False
 
-    async def call(self, method, *args):
+    async def call(self, method, *args, timeout=None):
         self.calls.append((method, *args))
         if self.script:
             answer = self.script.pop(0)

@@ -86,10 +86,10 @@ def test_a_rollout_worker_may_die_while_a_stage_begins(scene, workers):
         worker = seats(controller)["rollout-0"].worker
         call = worker.call
 
-        async def die(method, *args):
+        async def die(method, *args, **options):
             if method == "setup":
                 worker.kill()
-            return await call(method, *args)
+            return await call(method, *args, **options)
 
         worker.call = die
 

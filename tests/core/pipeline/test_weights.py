@@ -21,7 +21,7 @@ class Worker:
     def __init__(self, name, diary, **answers):
         self.name, self.diary, self.answers, self.killed = name, diary, answers, False
 
-    async def call(self, method, *args):
+    async def call(self, method, *args, timeout=None):
         self.diary.append((self.name, method, *(str(getattr(a, "version", a)) for a in args)))
         answer = self.answers.get(method)
         if isinstance(answer, Exception):

@@ -23,7 +23,7 @@ from areal_core.workers.dial import dial
 from areal_core.workers.hello import Card
 from areal_plugins.builtin.executors import LocalOptions
 from areal_plugins.builtin.executors.local import LocalExecutor
-from areal_plugins.builtin.executors.worker import LocalWorker
+from areal_plugins.builtin.executors.worker import LinkedWorker
 
 ERRANDS = Path(__file__).with_name("errands.py")
 MODULE = load_file(ERRANDS).__name__
@@ -40,8 +40,8 @@ class Office:
 
     loop: asyncio.Runner
     executor: LocalExecutor
-    a: LocalWorker
-    b: LocalWorker
+    a: LinkedWorker
+    b: LinkedWorker
 
     def run(self, test: Callable[[], Awaitable[None]]) -> None:
         self.loop.run(asyncio.wait_for(test(), PATIENCE))
@@ -51,7 +51,7 @@ def make(logs: Path, heartbeat: float = 60.0, **options: Any) -> LocalExecutor:
     return LocalExecutor(LocalOptions(**options), ExecutorContext("run", logs, (str(ERRANDS),), heartbeat))
 
 
-async def open_office(executor: LocalExecutor) -> tuple[LocalWorker, LocalWorker]:
+async def open_office(executor: LocalExecutor) -> tuple[LinkedWorker, LinkedWorker]:
     return await executor.start(spec("a", environment={"COLOUR": "blue"})), await executor.start(spec("b"))
 
 
@@ -66,7 +66,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
 
 
 def running(
-    logs: Path, test: Callable[[LocalExecutor, LocalWorker], Awaitable[None]], role: str = "Errands", **options: Any
+    logs: Path, test: Callable[[LocalExecutor, LinkedWorker], Awaitable[None]], role: str = "Errands", **options: Any
 ) -> None:
     """Run `test` with one worker that it may break."""
 
@@ -195,7 +195,7 @@ def test_workers_order_sets_of_texts_alike_as_the_caller_says_or_by_default(
     if given:
         monkeypatch.setenv("PYTHONHASHSEED", given)
 
-    async def test(_: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(_: LocalExecutor, worker: LinkedWorker) -> None:
         assert (await worker.call("about"))["environment"]["PYTHONHASHSEED"] == expected
 
     running(tmp_path, test)
@@ -212,7 +212,7 @@ def test_the_specs_environment_reaches_its_worker_alone(office: Office) -> None:
 def test_the_key_is_neither_on_the_command_line_nor_left_in_the_environment(office: Office) -> None:
     async def test() -> None:
         about = await office.a.call("about")
-        key = office.executor._key.hex()
+        key = office.executor._reception._key.hex()
         assert key not in about["command"]
         assert key not in str(about["environment"])
         assert "--name\0a\0" in about["command"]
@@ -304,7 +304,7 @@ def test_a_worker_that_never_answers_is_given_up_on(tmp_path: Path) -> None:
 
 
 def test_loopback_tcp_serves_where_unix_sockets_do_not(tmp_path: Path) -> None:
-    async def test(_executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(_executor: LocalExecutor, worker: LinkedWorker) -> None:
         assert worker.address.startswith("tcp:127.0.0.1:")
         assert await worker.call("ask", worker.address, 3) == [0, 1, 2]
 
@@ -316,7 +316,7 @@ def test_loopback_tcp_serves_where_unix_sockets_do_not(tmp_path: Path) -> None:
 
 def test_a_stranger_with_another_key_is_refused_and_harms_nobody(office: Office) -> None:
     async def test() -> None:
-        for address in (office.a.address, office.executor._listener.address):
+        for address in (office.a.address, office.executor._reception._listener.address):
             with pytest.raises(WorkerLost, match="another key"):
                 await dial(address, b"guess", Card("stranger"))
         await office.a.call("about")
@@ -338,7 +338,9 @@ def test_garbage_ends_its_own_link_only(office: Office, garbage: bytes) -> None:
 
 def test_a_worker_nobody_expects_is_sent_away(office: Office) -> None:
     async def test() -> None:
-        link = await dial(office.executor._listener.address, office.executor._key, Card("stranger", "engine"))
+        link = await dial(
+            office.executor._reception._listener.address, office.executor._reception._key, Card("stranger", "engine")
+        )
         assert "closed the link" in await link.lost()
         await link.close()
 
@@ -356,7 +358,7 @@ def test_the_sockets_are_out_of_other_users_reach(office: Office) -> None:
 
 
 def test_a_killed_process_fails_its_calls_and_streams_at_once(tmp_path: Path) -> None:
-    async def test(_executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(_executor: LocalExecutor, worker: LinkedWorker) -> None:
         call = asyncio.create_task(worker.call("forever"))
         items = worker.stream("count", 10**9)
         await anext(items)
@@ -374,7 +376,7 @@ def test_a_killed_process_fails_its_calls_and_streams_at_once(tmp_path: Path) ->
 
 
 def test_what_a_dead_worker_started_ends_with_it(tmp_path: Path) -> None:
-    async def test(_executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(_executor: LocalExecutor, worker: LinkedWorker) -> None:
         child = await worker.call("spawn")
         worker.kill()
         assert await worker.lost() == "killed"
@@ -385,26 +387,26 @@ def test_what_a_dead_worker_started_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_hangs_is_noticed_by_its_silence(tmp_path: Path) -> None:
-    async def test(_executor: LocalExecutor, worker: LocalWorker) -> None:
-        with pytest.raises(WorkerLost, match="worker w: no heartbeat for 2 s"):
+    async def test(_executor: LocalExecutor, worker: LinkedWorker) -> None:
+        with pytest.raises(WorkerLost, match="worker w: hung: no heartbeat for 2 s"):
             await worker.call("hang")
 
     running(tmp_path, test, heartbeat=2.0)
 
 
 def test_a_stopped_worker_closes_its_service_first(tmp_path: Path) -> None:
-    async def test(_executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(_executor: LocalExecutor, worker: LinkedWorker) -> None:
         await worker.call("touch_at_close", str(tmp_path / "closed"))
         await worker.stop(PATIENCE)
         assert (tmp_path / "closed").exists()
         assert await worker.lost() == "stopped"
-        assert worker._process.exited.result() == 0
+        assert worker._body.exited.result() == "exit code 0"
 
     running(tmp_path, test)
 
 
 def test_sigterm_ends_a_worker_cleanly(tmp_path: Path) -> None:
-    async def test(_executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(_executor: LocalExecutor, worker: LinkedWorker) -> None:
         await worker.call("touch_at_close", str(tmp_path / "closed"))
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGTERM)
@@ -415,7 +417,7 @@ def test_sigterm_ends_a_worker_cleanly(tmp_path: Path) -> None:
 
 
 def test_sigint_is_left_to_the_controller(tmp_path: Path) -> None:
-    async def test(_executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(_executor: LocalExecutor, worker: LinkedWorker) -> None:
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGINT)
         await worker.call("about")
@@ -426,15 +428,15 @@ def test_sigint_is_left_to_the_controller(tmp_path: Path) -> None:
 def test_a_worker_that_will_not_end_is_made_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("areal_plugins.builtin.executors.worker.TERMINATE_GRACE", 0.01)
 
-    async def test(_executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(_executor: LocalExecutor, worker: LinkedWorker) -> None:
         await worker.stop(0.01)
-        assert worker._process.exited.result() == -signal.SIGKILL
+        assert worker._body.exited.result() == "killed by SIGKILL"
 
     running(tmp_path, test, role="Stubborn")
 
 
 def test_a_worker_can_be_started_again_under_its_name(tmp_path: Path) -> None:
-    async def test(executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
         worker.kill()
         again = await executor.start(worker.spec)
         assert (await again.call("about"))["pid"] == again.pid != worker.pid
@@ -445,7 +447,7 @@ def test_a_worker_can_be_started_again_under_its_name(tmp_path: Path) -> None:
 def test_closing_leaves_no_process_and_no_socket(tmp_path: Path) -> None:
     left: list[Any] = []
 
-    async def test(executor: LocalExecutor, worker: LocalWorker) -> None:
+    async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
         left.extend((executor._folder, worker.pid))
 
     running(tmp_path, test)

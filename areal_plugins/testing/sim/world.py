@@ -1,0 +1,392 @@
+"""One seed, from its first event to the end of its experiment: the controller's lives, and what is done to it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from attrs import frozen
+
+from areal_core.errors import ArealError, CheckpointError, RemoteError, RunFailed, WorkerLost
+from areal_core.manager import Manager
+from areal_core.pipeline import checkpoint, rundir
+from areal_core.pipeline.compose import Composition, compose
+from areal_core.pipeline.controller import Controller
+from areal_core.pipeline.dispatch import TooManyFailed
+from areal_core.pipeline.events import Event
+from areal_core.pipeline.run import EvaluationReport, StepReport
+from areal_core.spec import load_experiment
+from areal_core.spec.experiment import Experiment
+from areal_plugins.testing.mocks import transport
+from areal_plugins.testing.pipeline import manager
+from areal_plugins.testing.sim import wires
+from areal_plugins.testing.sim.disk import Disk
+from areal_plugins.testing.sim.loop import Killed, SimLoop, abandon
+from areal_plugins.testing.sim.schedule import Kill, Mishap, Schedule, Strike
+from areal_plugins.testing.sim.watch import Broken, Watch
+from areal_plugins.testing.sim.wires import SimWorker
+
+SLOWEST = 30.0
+"""How much longer than the shortest a call may take."""
+
+MOST = 5_000_000
+"""Events of an experiment that never ends."""
+
+TOLERATED = frozenset({"run_group", "generate", "commit", "stats"})
+"""Calls whose raising must not end a run."""
+
+
+@frozen
+class Outcome:
+    """What became of a seed: `broken` is the invariant that did not hold, with the `trace` of the events before it."""
+
+    seed: int
+    lives: int
+    steps: int
+    seconds: float
+    events: int
+    ends: tuple[str, ...]
+    broken: Broken | None = None
+    trace: tuple[str, ...] = ()
+    seen: Counter[str] = Counter()
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """With no log, which would be one of faults."""
+    logger = logging.getLogger("areal_core")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def play(schedule: Schedule) -> Outcome:
+    """The whole experiment of `schedule`."""
+    base = next((folder for folder in (Path("/dev/shm"),) if folder.is_dir()), None)  # noqa: S108  memory, if there is any
+    folder = Path(tempfile.mkdtemp(prefix="areal-sim-", dir=base))
+    try:
+        with _quietly():
+            return World(schedule, folder).play()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class World:
+    """Decides what happens to one experiment."""
+
+    def __init__(self, schedule: Schedule, folder: Path) -> None:
+        self.schedule, self.folder = schedule, folder
+        self.watch = Watch(schedule.patience)
+        self.hurts: Counter[str] = Counter()
+        self.ends: list[str] = []
+        self.struck: set[Mishap] = set()
+        self._random = Random(schedule.seed ^ 0x5EED)
+        self._calls: Counter[str] = Counter()
+        self._workers: dict[str, SimWorker] = {}
+        self._raised: Counter[str] = Counter()
+        self._offset, self._runs = 0.0, 0
+        self._kills = list(schedule.kills)
+        self._killed = False
+
+    def play(self) -> Outcome:
+        """Life after life, until the experiment is done."""
+        broken = None
+        try:
+            self._live_on()
+        except Broken as failure:
+            broken = failure
+        return Outcome(
+            seed=self.schedule.seed,
+            lives=len(self.ends),
+            steps=len(self.watch.history.groups),
+            seconds=self._offset,
+            events=self.watch.looks,
+            ends=tuple(self.ends),
+            broken=broken,
+            trace=tuple(self.watch.trace) if broken else (),
+            seen=self.watch.events,
+        )
+
+    def _live_on(self) -> None:
+        experiment = _experiment(self.folder, self.schedule.spec)
+        resume: Path | None = None
+        lives = 12 + len(self.schedule.kills) + len(self.schedule.mishaps) + len(self.schedule.strikes)
+        while not self.ends or self.ends[-1] != "done":
+            if len(self.ends) == lives:
+                raise Broken("progress", f"not done after {lives} lives: {self.ends}", self._offset)
+            if resume is None:
+                self._runs += 1
+                self.watch.forget()
+            run = self.folder / f"run-{self._runs}"
+            self.ends.append(_Life(self, experiment, run, resume).live())
+            if self.watch.broken is not None:
+                raise self.watch.broken
+            resume = _latest(run)
+            if resume is not None and self._finished(experiment, resume):
+                return
+
+    def _finished(self, experiment: Experiment, resume: Path) -> bool:
+        """Whether its last step is saved: there is nothing to resume."""
+        last: int = json.loads((resume / "pipeline.json").read_text())["step"]
+        return last >= sum(stage.spec.training.max_steps for stage in experiment.stages)
+
+    # --- what `wires` asks -----------------------------------------------------------------------------
+
+    def strike(self, method: str) -> Strike | None:
+        self._calls[method] += 1
+        count = self._calls[method]
+        for strike in self.schedule.strikes:
+            if strike.method == method and strike.call == count:
+                self.watch.note(f"! {method} number {count}: {strike.kind}")
+                if strike.kind.startswith("raise"):
+                    self._raised[method] += 1
+                return strike
+        return None
+
+    def seconds(self, method: str) -> float:
+        least = self.schedule.latency.get(method, 0.0)
+        return least * min(SLOWEST, (1.0 - self._random.random()) ** -0.7) if least else 0.0
+
+    def hired(self, worker: SimWorker) -> None:
+        self.watch.note(f"{worker.name} starts as {worker.address}")
+        self._workers[worker.name] = worker
+        if worker.spec.role == "engine":
+            self.watch.engines[worker.address] = worker
+
+    def hurt(self, worker: str, how: str) -> None:
+        self.hurts[worker] += 1
+        self.watch.note(f"! {worker}: {how}")
+
+    def did(self, worker: SimWorker, method: str, args: tuple[Any, ...], result: Any) -> None:
+        self.watch.did(worker, method, args, result)
+
+    # --- what the schedule does ------------------------------------------------------------------------
+
+    def strikes_back(self, life: _Life, mishap: Mishap) -> None:
+        """Let `mishap` happen."""
+        loop = life.loop
+        self.struck.add(mishap)
+        match mishap.kind:
+            case "jump":
+                self.watch.note(f"! the clock jumps {mishap.seconds:.0f} s")
+                loop.advance(mishap.seconds)
+            case "stop":
+                self.watch.note("! somebody asks the run to stop")
+                life.stop()
+            case "disk-full":
+                self.watch.note(f"! the disk is full for {mishap.seconds:.0f} s")
+                life.disk.full = True
+                self._raised["disk"] += 1
+                loop.call_later(mishap.seconds, life.disk.drain)
+            case _:
+                worker = self._victim(mishap)
+                if worker is not None:
+                    self._hurt(loop, worker, mishap)
+
+    def _victim(self, mishap: Mishap) -> SimWorker | None:
+        role, number = mishap.victim
+        alive = [worker for _, worker in sorted(self._workers.items()) if worker.spec.role == role and worker.alive]
+        return alive[number % len(alive)] if alive else None
+
+    def _hurt(self, loop: SimLoop, worker: SimWorker, mishap: Mishap) -> None:
+        heartbeat = self.schedule.spec["supervision"]["heartbeat_timeout"]
+        lost = f"hung: not heard of for {heartbeat:g} s"
+        match mishap.kind:
+            case "die":
+                worker.die("killed by the schedule")
+            case "hang":
+                worker.fall_silent(out_of_reach=False)
+                loop.call_later(heartbeat, worker.give_up, lost, True)
+            case "zombie":
+                worker.fall_silent(out_of_reach=True)
+                loop.call_later(heartbeat, worker.give_up, lost)
+                loop.call_later(mishap.seconds, worker.wake)
+            case "late":
+                self.watch.note(f"! {worker.name} is silent for {mishap.seconds:.0f} s")
+                worker.line.silent = True
+                loop.call_later(mishap.seconds, worker.wake)
+            case "slow":
+                self.watch.note(f"! {worker.name} is slow for {mishap.seconds:.0f} s")
+                worker.slow = 10.0
+                loop.call_later(mishap.seconds, worker.recover)
+
+    def next_life(self) -> Kill:
+        """How the life that begins will end, if it is not over before."""
+        self._workers.clear()
+        self.hurts.clear()
+        self._raised.clear()
+        return self._kills.pop(0) if self._kills else Kill()
+
+    def excused(self, failure: RunFailed, started: bool) -> bool:
+        """Whether a run may fail of this, after what was done to it."""
+        cause, supervision = failure.__cause__, self.schedule.spec["supervision"]
+        if not started and (self.hurts or self._raised):
+            return True
+        match cause:
+            case WorkerLost():
+                return self._used_up(cause.worker, supervision["max_restarts"])
+            case TooManyFailed():
+                return True
+            case RemoteError():
+                return "injected" in str(cause) and any(self._raised.keys() - TOLERATED)
+            case OSError():
+                return "injected" in str(cause)
+        return False
+
+    def _used_up(self, name: str, restarts: int) -> bool:
+        """Whether a worker was lost more often than it may be restarted; a trainer is not restarted at all."""
+        if name.startswith("trainer"):
+            return any(worker.startswith("trainer") for worker in self.hurts)
+        return self.hurts[name] > restarts
+
+
+class _Life:
+    """The controller from its start to its end, of one kind or another; it watches, and is watched."""
+
+    def __init__(self, world: World, experiment: Experiment, folder: Path, resume: Path | None) -> None:
+        self._world, self._watch, self._experiment = world, world.watch, experiment
+        self._folder, self._resume = folder, resume
+        self._kill = world.next_life()
+        self._controller: Controller | None = None
+        self._changes = 0
+        self._events = self._watch.looks
+        self._started = self._killed = False
+        self.disk = Disk(world.folder, self._change)
+        self.loop = SimLoop(self._look)
+
+    def live(self) -> str:
+        """How it ended: `done`, `stopped`, `failed` or `killed`."""
+        world, offset = self._world, self._world._offset
+        self._watch.note(f"--- life {len(world.ends) + 1}, {'from ' + self._resume.name if self._resume else 'anew'}")
+        for mishap in world.schedule.mishaps:
+            if mishap not in world.struck:
+                self.loop.call_at(max(0.0, mishap.at - offset), world.strikes_back, self, mishap)
+        end = "broken"
+        try:
+            with self.disk.mounted():
+                end = self._run()
+        finally:
+            world._offset += self.loop.time()
+            self._dispose()
+        if end in ("done", "stopped", "failed"):
+            self._ended_well(end)
+        last = self._watch.files(self._folder, killed=end == "killed") if self._folder.exists() else 0
+        self._watch.note(f"--- {end} at step {last}")
+        return end
+
+    def stop(self) -> None:
+        """Somebody asks."""
+        if self._controller is not None:
+            self._controller.stop("asked by the schedule")
+
+    def _run(self) -> str:
+        try:
+            return self.loop.run_until_complete(self._main())
+        except Killed:
+            return "killed"
+        except RunFailed as failure:
+            self._watch.note(f"failed: {failure.__cause__!r}"[:300])
+            if not self._world.excused(failure, self._started):
+                self._watch.fail("no-failure", f"the run fails without a reason: {failure.__cause__!r}")
+            return "failed"
+
+    async def _main(self) -> str:
+        wires.fate.set(self._world)
+        composition = compose(self._experiment, self._folder, self._world.schedule.debug)
+        self._composition = composition
+        self._controller = Controller(composition, self, resume=self._resume)
+        self._watch.begin(self._controller, composition, self.loop)
+        return (await self._controller.run()).outcome
+
+    def _ended_well(self, end: str) -> None:
+        controller = self._controller
+        assert controller is not None
+        left = [name for name, worker in self._world._workers.items() if worker.alive]
+        if left:
+            self._watch.fail("nothing-left", f"{', '.join(left)} still run after the run has ended ({end})")
+        if end == "done":
+            self._watch.done(controller)
+
+    def _dispose(self) -> None:
+        """Free what a process that ends frees."""
+        self._killed = False
+        if self._controller is not None:
+            run = self._controller._run
+            run.directory.close()
+            run.trace.close()
+            run.observers.close(1.0)
+        self._watch._controller = None
+        abandon(self.loop)
+        transport._SHELVES.pop(str(self._folder / "work" / "weights"), None)
+
+    # --- between any two events, and before any change of the disk -------------------------------------
+
+    def _look(self) -> None:
+        if self._killed:
+            raise Killed
+        events = self._watch.looks - self._events
+        if self._kill.events is not None and events >= self._kill.events:
+            self._watch.note("! the controller is killed")
+            self._killed = True
+            raise Killed
+        if self._watch.looks > MOST:
+            self._watch.fail("progress", f"{MOST} events, and no end")
+        self._watch.look()
+
+    def _change(self, event: str, path: Path, target: Path | None) -> None:
+        if self._killed:
+            raise Killed
+        self._changes += 1
+        if self._kill.changes is not None and self._changes >= self._kill.changes and self._started:
+            self._watch.note(f"! the controller is killed before {event} of {path.name}")
+            self._killed = True
+            raise Killed
+        if target is not None and target.parent.name == "checkpoints" and target.name.startswith("step-"):
+            self._watch.renamed(path, target)
+
+    # --- a watcher -------------------------------------------------------------------------------------
+
+    def phase(self, text: str) -> None:
+        self._started = self._started or text.startswith("stage")
+        self._watch.events["phase"] += 1
+        self._watch.note(text)
+
+    def stepped(self, report: StepReport) -> None: ...
+
+    def evaluated(self, report: EvaluationReport) -> None:
+        self._watch.events["evaluated"] += 1
+
+    def happened(self, event: Event) -> None:
+        self._watch.happened(event)
+
+
+@cache
+def plugins() -> Manager:
+    """The mocks, and the executor of simulations."""
+    return manager([wires])
+
+
+def _experiment(folder: Path, spec: Any) -> Experiment:
+    source = folder / "spec.json"
+    source.write_text(json.dumps(spec))
+    rundir._git = dict  # type: ignore[assignment]  # two processes a life, whose answer is always the same
+    return load_experiment(source, (), plugins())
+
+
+def _latest(run: Path) -> Path | None:
+    try:
+        return checkpoint.latest(run)
+    except CheckpointError:
+        return None

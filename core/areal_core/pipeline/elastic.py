@@ -1,0 +1,83 @@
+"""Engines join and leave while the run goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+from areal_core.errors import ArealError, InputError
+from areal_core.pipeline.background import Background, together
+from areal_core.pipeline.control import Change
+from areal_core.pipeline.crew import Crew
+from areal_core.pipeline.events import Events
+from areal_core.pipeline.pool import Seat
+
+LEAVE_GRACE = 60.0
+"""Seconds that a leaving engine has for what it works on; then that is rolled out elsewhere."""
+
+
+class Elastic:
+    """Changes how many engines there are, one change at a time. Neither training nor other engines wait for it."""
+
+    def __init__(self, crew: Crew, background: Background, events: Events) -> None:
+        self._crew, self._background, self._events = crew, background, events
+        self._changing: asyncio.Task[Change | ArealError] | None = None
+
+    async def scale(self, engines: int) -> Change:
+        """Have so many; returns once they serve, or are gone. A change goes on when nobody waits for it any more.
+
+        Raises:
+            InputError: that cannot be: too few, no devices, a transport that binds all engines together, or
+                another change is under way.
+            WorkerLost, RemoteError: an engine could not be started.
+
+        """
+        pool = self._crew.engines
+        if engines < 1:
+            raise InputError("--infer", f"{engines} engines cannot serve a run", "one is the least")
+        if pool.whole:
+            problem = "the run's weight transport binds all engines together: none can join or leave"
+            raise InputError("--infer", problem, "choose another `weights` in the spec")
+        if self._changing is not None and not self._changing.done():
+            raise InputError("--infer", "engines are joining or leaving at this moment", "try again once they have")
+        self._changing = self._background.spawn(self._change(engines))
+        outcome = await asyncio.shield(self._changing)
+        if isinstance(outcome, ArealError):
+            raise outcome
+        return outcome
+
+    async def _change(self, engines: int) -> Change | ArealError:
+        """What came of it: an error is the asker's, not the run's."""
+        seats = self._crew.engines.seats
+        before = len(seats)
+        try:
+            joined = await together([self._join(index) for index in self._free(engines - before)])
+            left = await together([self._leave(seat) for seat in self._least(before - engines)])
+        except ArealError as error:
+            return error
+        return Change(before, tuple(joined), tuple(left))
+
+    def _free(self, wanted: int) -> list[int]:
+        """The first places that nobody has."""
+        taken = {seat.name for seat in self._crew.engines.seats}
+        places = (index for index in count() if f"engine-{index}" not in taken)
+        return [next(places) for _ in range(wanted)]
+
+    def _least(self, wanted: int) -> list[Seat]:
+        """Those that can go most easily: that do not serve now, then the last."""
+        order = sorted(enumerate(self._crew.engines.seats), key=lambda at: (at[1].ready, -at[0]))
+        return [seat for _, seat in order[: max(0, wanted)]]
+
+    async def _join(self, index: int) -> str:
+        seat = await self._crew.hire_engine(index)
+        engines = len(self._crew.engines.seats)
+        self._events.add("engine-joined", f"{seat.name} serves", "info", worker=seat.name, engines=engines)
+        return seat.name
+
+    async def _leave(self, seat: Seat) -> str:
+        load = seat.load
+        await self._crew.let_go(seat, LEAVE_GRACE)
+        engines = len(self._crew.engines.seats)
+        text = f"{seat.name} has left; it was working on {load} trajectories when it was told to"
+        self._events.add("engine-left", text, "info", worker=seat.name, engines=engines, load=load)
+        return seat.name
