@@ -28,9 +28,6 @@ from areal_core.pipeline.tasks import TaskSampler
 from areal_core.pipeline.train import StageRun
 from areal_plugins.testing.sim.wires import SimWorker
 
-TRACE = 60
-"""Recent events that a report shows."""
-
 EVERY = 200
 """Events between two looks at what is dear to count."""
 
@@ -74,9 +71,9 @@ class History:
 class Watch:
     """Looks at one experiment, through all lives of its controller."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, trace: int | None) -> None:
         self.history = History()
-        self.trace: deque[str] = deque(maxlen=TRACE)
+        self.trace: deque[str] = deque(maxlen=trace)
         self.events: Counter[str] = Counter()
         self.broken: Broken | None = None
         self.looks = 0
@@ -149,13 +146,15 @@ class Watch:
             raise self.broken
 
     def _serving(self, controller: Controller) -> None:
-        """All engines that serve have the version that the run is said to serve, but while they swap."""
+        """All engines that serve have the version that the run is said to serve, but while they swap or the run ends."""
         weights = controller._weights
-        if weights.swapping or weights.version is None:
+        offer = weights._offer
+        if weights.swapping or offer is None or controller._run.stop.asked is not None:
             return
+        version = offer.version
         for seat in controller._crew.engines.seats:
-            if seat.ready and isinstance(seat.held, SimWorker) and seat.held.serves != weights.version:
-                self.fail("engines-agree", f"{seat.name} serves {seat.held.serves}, the run {weights.version}")
+            if seat.ready and seat.held.serves is not version and seat.held.serves != version:
+                self.fail("engines-agree", f"{seat.name} serves {seat.held.serves}, the run {version}")
 
     def _counts(self, controller: Controller, stage: StageRun) -> None:
         """No task is lost, or in two places; what runs ahead is within the bound."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,20 @@ from attrs import evolve
 
 from areal_core.contexts import RunSummary
 from areal_core.data import WeightVersion
-from areal_core.errors import ArealError, CheckpointError, RunFailed
-from areal_core.pipeline import checkpoint, dispatch, supervise
-from areal_core.pipeline.background import Stopped
+from areal_core.errors import ArealError, CheckpointError, RunFailed, WorkerLost
+from areal_core.pipeline import checkpoint, dispatch, resuming, supervise
+from areal_core.pipeline.background import Background, Stopped
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.control import Change
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.elastic import Elastic
-from areal_core.pipeline.evaluate import Evaluator, flat, recorded
-from areal_core.pipeline.opening import begin_again, open_executor, open_run
+from areal_core.pipeline.evaluate import Evaluator, first_and_last, flat
+from areal_core.pipeline.metrics import Dropped
+from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.pool import Seat
+from areal_core.pipeline.recovery import Recovery, Setback
 from areal_core.pipeline.run import Watcher
 from areal_core.pipeline.saving import Saver
 from areal_core.pipeline.stopwatch import Stopwatch
@@ -56,15 +58,17 @@ class Controller:
         damaged: Iterable[CheckpointError] = (),
     ) -> None:
         self._composition, self._resume, self._damaged = composition, resume, damaged
-        self._again = begin_again(composition.folder) if resume is None else None
-        first = PipelineState(model=str(warm_start.absolute()) if warm_start else self._again or "")
-        self._state = first if resume is None else _resumed(resume, composition)
+        self._again = resuming.begin_again(composition.folder) if resume is None else None
+        began = PipelineState(model=str(warm_start.absolute()) if warm_start else self._again or "")
+        self._state = began if resume is None else resuming.state_of(resume, composition)
+        self._first = (resume, self._state)
         self._run = open_run(composition, self._state, watcher, hooks, provenance or {})
         self._executor = open_executor(composition, self._run.events)
         supervision = composition.experiment.stages[0].spec.supervision
         run = self._run
+        self._lasting = Background(run.stop)
         self._supervisor = Supervisor(
-            self._executor, run.background, run.condition, run.events, run.observers.failed,
+            self._executor, self._lasting, run.condition, run.events, run.observers.failed,
             supervise.persistence(supervision), supervise.checkup(supervision, run.events, composition.debug),
         )  # fmt: skip
         self._crew = Crew(composition, self._executor, self._supervisor, run.condition, self._join)
@@ -72,6 +76,9 @@ class Controller:
             self._crew.trainer, self._crew.engines, composition.route, run.background, run.condition, run.events,
             run.trace, self._committed, supervision.update_timeout,
         )  # fmt: skip
+        self._recovery = Recovery(
+            self._crew.trainer, self._weights, supervise.persistence(supervision), run.events, self._supervisor.mourn
+        )
         self._dispatcher = Dispatcher(
             self._crew.engines,
             self._crew.rollouts,
@@ -83,13 +90,14 @@ class Controller:
         )
         self._evaluator = Evaluator(run, self._dispatcher, len(composition.engines) * composition.slots)
         self._stopwatch = Stopwatch(run, self._crew, self._weights, composition.steps)
-        self._elastic = Elastic(self._crew, run.background, run.events)
+        self._elastic = Elastic(self._crew, self._lasting, run.events)
         self._stage: StageRun | None = None
         self._between: PipelineState | None = None
         self._evaluation: asyncio.Task[None] | None = None
+        self._attending: asyncio.Task[None] | None = None
         keep = composition.experiment.stages[0].spec.checkpoint.keep
         self._saver = Saver(run, self._crew.trainer, composition.identity(), keep, resume)
-        self._scores = list(_evaluated(composition.folder, self._state).items())
+        self._scores = list(resuming.evaluated(composition.folder, self._state).items())
 
     def stop(self, reason: str) -> None:
         """End after the step that is being trained, with a checkpoint."""
@@ -120,21 +128,89 @@ class Controller:
             await self._close()
 
     async def _attempt(self) -> None:
-        """Everything up to the last step; whatever goes wrong on the way stops the run as its cause."""
+        """Everything up to the last step, going on from the last checkpoint whenever the trainer is lost."""
+        if await self._succeeds(self._start()):
+            while not await self._succeeds(self._train()) and (setback := self._setback()):
+                await self._succeeds(self._go_back(setback))
+
+    async def _succeeds(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Whether `work` came to its end; whatever goes wrong on the way stops the run as its cause."""
         try:
-            await self._start()
-            for program in self._composition.stages[_stage_of(self._state, self._composition) :]:
-                await self._run_stage(program)
-            await self._finish()
+            await work
         except Stopped:
-            pass
+            return False
         except Exception as error:
             self._run.stop.fail(error)
+            return False
+        return True
+
+    def _setback(self) -> Setback | None:
+        """How to get over what stopped the run, if that can be."""
+        stop = self._run.stop
+        try:
+            return self._recovery.judge(stop.cause)
+        except ArealError as error:
+            stop.cause = error
+            return None
+
+    async def _train(self) -> None:
+        """Every stage, from where the run stands."""
+        if self._crew.trainer.broken:
+            await self._run.stop.race(self._crew.restart_trainer())
+        self._recovery.began(self._state.step, self._state.incarnation)
+        self._attending = self._run.background.spawn(self._attend())
+        for program in resuming.stages_left(self._state, self._composition):
+            await self._run_stage(program)
+        await self._finish()
+
+    async def _attend(self) -> None:
+        """Be there when the trainer is lost, whatever everyone else waits for."""
+        raise WorkerLost(self._crew.trainer.name, await self._crew.trainer.lost())
+
+    async def _go_back(self, setback: Setback) -> None:
+        """Give up what is under way, and stand where a resume of the run would begin."""
+        run, lost = self._run, self._run.events.step
+        await self._give_up(setback.cause)
+        run.stop.overcome()
+        stage, self._stage, self._between = self._stage, None, None
+        self._resume, state = await self._last_good()
+        self._state = evolve(state, incarnation=self._state.incarnation + 1)
+        if stage is not None:
+            stage.discard(setback.cause, kept={group.sequence for group in state.buffered})
+        dropped = evolve(run.tally.dropped.get(setback.cause, Dropped()))
+        rewind(run, self._state)
+        self._scores = [(step, figures) for step, figures in self._scores if step <= state.step]
+        await self._weights.forget()
+        self._recovery.went_back(setback, lost - state.step, dropped)
+        await run.stop.race(asyncio.sleep(setback.wait))
+
+    async def _give_up(self, cause: str) -> None:
+        """End all that belongs to the training that ended. Engines and rollout workers live on."""
+        if self._stage is not None:
+            await self._stage.close(cause)
+        await self._run.background.cancel()
+        self._evaluation = None
+
+    async def _last_good(self) -> tuple[Path | None, PipelineState]:
+        """The newest checkpoint of this run that is whole, and what it holds; else how the run began."""
+        await self._saver.settled()
+        if self._saver.saved is None:
+            return self._first
+        found, damaged = await asyncio.to_thread(checkpoint.newest, self._composition.folder)
+        self._tell(damaged)
+        if found is None:
+            raise damaged[0]
+        self._saver.saved = found
+        return found, await asyncio.to_thread(checkpoint.read, found, self._composition.identity())
+
+    def _tell(self, damaged: Iterable[CheckpointError]) -> None:
+        for problem in damaged:
+            text = f"passed over: {problem}"
+            self._run.events.add("damaged-checkpoint", text, path=problem.path, problem=problem.problem)
 
     async def _start(self) -> None:
         run, state = self._run, self._state
-        for problem in self._damaged:
-            run.events.add("damaged-checkpoint", f"passed over: {problem}", path=problem.path, problem=problem.problem)
+        self._tell(self._damaged)
         if self._again is not None:
             text = "there is no checkpoint to go on from: the run begins again from step 0"
             run.events.add("begins-again", text, model=self._again)
@@ -147,7 +223,7 @@ class Controller:
         run = self._run
         run.watcher.phase(f"stage {program.name}")
         await run.stop.race(self._begin_stage(program))
-        if program.evaluation.before and self._state.step == 0:
+        if program.evaluation.before and self._state.step == 0 and not self._scores:
             await run.stop.race(self._evaluate(program, 0))
         await self._enter(program)
         if self._resume is not None and self._state.stage == program.name:
@@ -241,6 +317,8 @@ class Controller:
         program = self._composition.stages[-1]
         await self._saver.save(self._scored(self._state))
         self._stage = self._between = None
+        if self._attending is not None:
+            self._attending.cancel()  # from here on nobody needs the trainer
         if program.evaluation.after:
             self._run.watcher.phase("evaluating")
             await self._run.stop.race(self._evaluate(program, self._state.step))
@@ -257,7 +335,7 @@ class Controller:
         if self._stage is not None:
             state, sound = self._stage.state(), sound and self._stage.sound
             await self._stage.close("stopped")
-        if state is None or not sound or (self._stage is None and state.step == 0):
+        if state is None or not sound or self._crew.trainer.broken or (self._stage is None and state.step == 0):
             return
         if self._composition.debug:
             text = "a debug run goes on from where it last came to rest, so that it repeats itself to the last bit"
@@ -289,7 +367,7 @@ class Controller:
             outcome=outcome,
             steps=self._run.events.step,
             seconds=self._run.trace.elapsed,
-            evaluations=_first_and_last(self._scores),
+            evaluations=first_and_last(self._scores),
             cause=_text(stop.cause) if stop.cause else stop.asked or "",
             checkpoint=str(self._saver.saved or ""),
         )
@@ -314,55 +392,12 @@ class Controller:
 
     async def _close(self) -> None:
         run = self._run
+        await self._lasting.cancel()
         await run.background.cancel()
         await self._executor.close()
         await asyncio.to_thread(run.observers.close, OBSERVERS_GRACE)
         run.trace.close()
         run.directory.close()
-
-
-def _resumed(resume: Path, composition: Composition) -> PipelineState:
-    """What `resume` holds, for the trainer's next incarnation."""
-    state = checkpoint.read(resume, composition.identity())
-    if state.step >= composition.steps and not _lacks_its_end(state, composition):
-        problem = f"all {composition.steps} steps of the run are done; raise training.max_steps to go on"
-        raise CheckpointError(str(resume), problem)
-    program = composition.stages[_stage_of(state, composition)]
-    if not program.first <= state.step <= program.last:
-        problem = (
-            f"its step {state.step} is of stage {program.name}, whose steps are {program.first + 1} to {program.last}"
-            " in the spec; leave training.max_steps of the stages up to it as it was"
-        )
-        raise CheckpointError(str(resume), problem)
-    return evolve(state, incarnation=state.incarnation + 1)
-
-
-def _lacks_its_end(state: PipelineState, composition: Composition) -> bool:
-    """Whether all that is left to do is the evaluation after the last step."""
-    after = composition.stages[-1].evaluation.after
-    return after and state.step == composition.steps and state.step not in _evaluated(composition.folder, state)
-
-
-def _evaluated(folder: Path, state: PipelineState) -> dict[int, Mapping[str, float]]:
-    """The evaluations up to `state`, by step; one may have ended after the checkpoint of its step was taken."""
-    since = {step: figures for step, figures in recorded(folder / "evaluations.jsonl").items() if step <= state.step}
-    return dict(state.scores) | since
-
-
-def _stage_of(state: PipelineState, composition: Composition) -> int:
-    """The place of the stage to go on with: the checkpoint's, or the first."""
-    return [program.name for program in composition.stages].index(state.stage) if state.stage else 0
-
-
-def _first_and_last(scores: Iterable[tuple[int, Mapping[str, float]]]) -> dict[str, float]:
-    """`before/NAME` and `after/NAME`: every environment's accuracy before the first step, and at last."""
-    found: dict[str, float] = {}
-    for step, figures in scores:
-        for key, value in figures.items():
-            name, _, figure = key.rpartition("/")
-            if figure == "accuracy":
-                found[f"after/{name}" if step else f"before/{name}"] = value
-    return found
 
 
 def _text(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,17 @@ def recorded(path: Path) -> dict[int, dict[str, float]]:
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     whole = [json.loads(line) for line in lines if line.endswith(b"\n")]
     return {line["step"]: _flat(line["environments"]) for line in whole}
+
+
+def first_and_last(scores: Iterable[tuple[int, Mapping[str, float]]]) -> dict[str, float]:
+    """`before/NAME` and `after/NAME`: every environment's accuracy before the first step, and at last."""
+    found: dict[str, float] = {}
+    for step, figures in scores:
+        for key, value in figures.items():
+            name, _, figure = key.rpartition("/")
+            if figure == "accuracy":
+                found[f"after/{name}" if step else f"before/{name}"] = value
+    return found
 
 
 def _share(program: StageProgram, sources: Sequence[Source], seed: int) -> dict[str, list[TaskRef]]:
