@@ -191,12 +191,17 @@ class Trainer(Protocol):
         """Every parameter, whole, under its canonical name; adapters merged. Stable order."""
         ...
 
-    def save_model(self, directory: Path) -> None:
-        """A Hugging Face directory that `from_pretrained` loads."""
+    def save_model(self, directory: Path) -> Callable[[], None] | None:
+        """A Hugging Face directory that `from_pretrained` loads. Writes it and returns None; or copies
+        what there is to write and returns a function that writes it, which is called in another
+        thread while training goes on, and which later steps must not change the result of.
+        """
         ...
 
-    def save_state(self, directory: Path) -> None:
-        """All else that a resume needs: weights, optimizer, schedule, random states."""
+    def save_state(self, directory: Path) -> Callable[[], None] | None:
+        """All else that a resume needs: weights, optimizer, schedule, random states. As `save_model`,
+        of the same moment.
+        """
         ...
 
     def load_state(self, directory: Path) -> None:

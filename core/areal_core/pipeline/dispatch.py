@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import cast
 
@@ -121,13 +121,20 @@ class Dispatcher:
         condition: Condition,
         events: Events,
         patience: Patience,
+        recent: Iterable[bool] = (),
     ) -> None:
+        """`recent`: which of the last groups failed, of a run that goes on."""
         self._engines, self._rollouts, self._swapping = engines, rollouts, swapping
         self._condition, self._events, self._patience = condition, events, patience
-        self._recent: deque[bool] = deque(maxlen=WINDOW)
+        self._recent: deque[bool] = deque(recent, maxlen=WINDOW)
         self._alone = asyncio.Lock()
         pace = Pace(patience.straggler_factor, patience.straggler_floor)
         self._hedges = Hedges(engines, rollouts, pace, self._send, self.can, condition, events)
+
+    @property
+    def recent(self) -> tuple[bool, ...]:
+        """Which of the last groups failed."""
+        return tuple(self._recent)
 
     def can(self, mode: str = "generate") -> bool:
         """Whether an order would be sent at once."""
