@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +184,7 @@ def run(job: Job, steps: int, folder: Path) -> Path:
 
 
 async def _controlled(experiment: Any, folder: Path) -> None:
-    await Controller(compose(experiment, folder, debug=True), _Silent()).run()
+    await Controller(compose(experiment, folder, debug=True), Silent()).run()
 
 
 def _check(job: Job) -> None:
@@ -199,7 +198,7 @@ def _check(job: Job) -> None:
         raise InputError("--devices", f"{job.devices} leave a pool without any", "each pool needs one device")
 
 
-class _Silent:
+class Silent:
     """A watcher that keeps nothing."""
 
     def phase(self, text: str) -> None: ...
@@ -209,8 +208,3 @@ class _Silent:
     def evaluated(self, report: EvaluationReport) -> None: ...
 
     def happened(self, event: Event) -> None: ...
-
-
-def facts(job: Job) -> Mapping[str, Any]:
-    """The job as plain data."""
-    return asdict(job)

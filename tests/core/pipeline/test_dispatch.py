@@ -225,3 +225,16 @@ def test_a_cancelled_group_is_not_sent_again_when_its_worker_dies_at_that_moment
         return running.cancelled()
 
     assert virtually(main())
+
+
+def test_groups_that_begin_together_are_spread_even_when_each_is_watched(virtually):
+    """A watched order begins a turn of the loop after its engine was chosen."""
+
+    async def main():
+        rollouts, engines = [Worker("r0")], [Worker(f"e{index}") for index in range(4)]
+        dispatcher, *_ = make(rollouts, engines)
+        dispatcher._hedges._pace.due = lambda size: 60.0
+        results = await asyncio.gather(*(dispatcher.run(ORDER) for _ in range(8)))
+        return sorted(results)
+
+    assert virtually(main()) == sorted(f"at e{index}" for index in range(4) for _ in range(2))
