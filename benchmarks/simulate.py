@@ -31,8 +31,8 @@ INTERRUPTION = {"deepseek-r1-distill-qwen-1.5b": 231 / 207, "deepseek-r1-distill
 
 WITHIN = 0.15
 DEVICES = (8, 64, 512, 4096)
-BATCH = 40
-"""Trajectories of a batch for each device: three to four times what is generated at once."""
+BATCH = 56
+"""Trajectories of a batch for each device: six to seven times what is generated at once."""
 
 LEAST, SYNCHRONOUS = 0.95, (0.4, 0.5)
 RATE, FLAT = 10_000, 1.5
@@ -103,16 +103,16 @@ def interruption(base: Job, options: argparse.Namespace) -> list[dict[str, Any]]
 # --- scale -----------------------------------------------------------------------------------------
 
 
-def spread(devices: int, concurrent: int, bound: int) -> Job:
-    """A 7B model on H800s, lengths that spread tenfold, the same work a device at every scale."""
+def spread(devices: int, concurrent: int, bound: int, batch: int = BATCH) -> Job:
+    """A 14B model on H800s, lengths that spread tenfold, the same work a device at every scale."""
     job = Job(
         hardware=PROFILES["h800"],
-        shape=KNOWN["qwen2.5-7b"],
+        shape=KNOWN["qwen3-14b"],
         answers=Lengths("log-uniform", 800, 8000),
         trainers=1,
         engines=devices - 1,
         max_concurrent=concurrent,
-        batch_size=BATCH * devices,
+        batch_size=batch * devices,
         longest=8000,
         max_staleness=bound,
     )
@@ -124,18 +124,18 @@ def workload() -> int:
 
     def best(concurrent: int) -> float:
         job = spread(8, concurrent, 4)
-        g, t = saturated(job.scenario(), concurrent).seconds(job.engines)
+        g, t = saturated(job.scenario(), concurrent, job.batch_size).seconds(job.engines)
         return min(g, t) / max(g, t)
 
-    return max(range(6, 17), key=best)
+    return max(range(4, 13), key=best)
 
 
 def scale(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Utilization at staleness 4 and 0."""
     concurrent, lines = workload(), []
     for devices in options.devices:
-        steps = options.steps if devices < DEVICES[-1] else min(3, options.steps)
-        found = {bound: simulate(spread(devices, concurrent, bound), steps) for bound in (4, 0)}
+        steps = options.steps if devices < DEVICES[-1] else min(2, options.steps)
+        found = {bound: simulate(spread(devices, concurrent, bound, options.batch), steps) for bound in (4, 0)}
         lines.append(_scaled(devices, found))
         print(", ".join(f"{key} {value}" for key, value in lines[-1].items()), flush=True)
     return lines
@@ -186,6 +186,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=["areal", "scale", "controller"], help="these parts alone")
     parser.add_argument("--steps", type=int, default=10, help="steady steps that are measured")
     parser.add_argument("--devices", type=int, nargs="+", default=list(DEVICES), help="scales")
+    parser.add_argument("--batch", type=int, default=BATCH, help="trajectories of a batch for each device")
     parser.add_argument("--nodes", type=int, default=8, help="nodes of the published table, which does not say")
     parser.add_argument("--longest", type=int, default=27648, help="longest answers of the interruption's runs")
     options = parser.parse_args()

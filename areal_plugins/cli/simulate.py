@@ -158,11 +158,12 @@ def _text(written: Outcome | None, looked: list[Outcome], chosen: Outcome) -> It
     billions = job.shape.parameters / 1e9
     yield f"{job.devices} x {job.hardware.name}, {billions:.2f} B parameters, staleness {job.max_staleness}"
     yield f"batches of {job.batch_size} answers in groups of {job.group_size}, at most {job.longest} tokens each"
-    if written is not None and written is not chosen:
-        yield "\nas written"
+    if written is not None:
+        yield "\nas written" + (", which is the best split" if looked and written is chosen else "")
         yield from _figures(written)
-    yield "\nbest split" if looked else "\nthis split" if written is chosen else "\nbalanced split"
-    yield from _figures(chosen)
+    if written is not chosen:
+        yield "\nbest split" if looked else "\nbalanced split"
+        yield from _figures(chosen)
     if looked:
         most = max(outcome.tokens for outcome in looked)
         yield "\nengines x devices + trainers, tokens/s, utilization"
@@ -181,4 +182,4 @@ def _figures(outcome: Outcome) -> Iterator[str]:
     pace = f"{outcome.steps_an_hour:.1f} steps/h, {outcome.step_seconds:.1f} s each"
     yield f"  {outcome.tokens:,.0f} tokens/s trained on ({pace})"
     yield f"  utilization {outcome.utilization:.3f} of at most {outcome.best:.3f} at this split"
-    yield f"  engines {outcome.engines:.1%}, trainers {outcome.trainers:.1%}, mean lag {outcome.mean_lag:.2f}"
+    yield f"  engines {outcome.engines_busy:.1%}, trainers {outcome.trainers_busy:.1%}, mean lag {outcome.mean_lag:.2f}"

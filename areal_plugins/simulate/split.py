@@ -48,9 +48,9 @@ _SATURATED: dict[Job, tuple[float, float]] = {}
 
 def saturated_once(job: Job) -> tuple[float, float]:
     """Device-seconds a token of one engine and of one training device; they do not depend on the split."""
-    key = evolve(job, engines=1, trainers=1, batch_size=1)
+    key = evolve(job, engines=1, trainers=1)
     if key not in _SATURATED:
-        one = saturated(key.scenario(), job.max_concurrent)
+        one = saturated(key.scenario(), job.max_concurrent, job.batch_size)
         _SATURATED[key] = (1 / one.engine, one.trainer)
     return _SATURATED[key]
 
