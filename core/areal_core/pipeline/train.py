@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container
 
-from areal_core.data import Batch, WeightVersion
+from attrs import evolve
+
+from areal_core.data import Batch, TrajectoryGroup, WeightVersion
 from areal_core.pipeline.buffer import Buffer
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import StageProgram
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher
+from areal_core.pipeline.guard import Guard
 from areal_core.pipeline.metrics import alarms, batch_metrics, note
 from areal_core.pipeline.rollout import Rollouts
 from areal_core.pipeline.run import Run
@@ -41,9 +45,15 @@ class StageRun:
         self._buffer = Buffer(self._ledger, run.condition, run.tally)
         self._rollouts = Rollouts(run, program, dispatcher, self._sampler, self._ledger, self._buffer)
         self._alarms = alarms(run.events, program.pipeline.max_staleness)
+        self._guard = Guard(program.guard, run.events, state.norms if state.stage == program.name else ())
         self._step = state.step
         self._in_hand: Batch | None = None
         self._admission: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The stage's."""
+        return self._program.name
 
     @property
     def step(self) -> int:
@@ -69,9 +79,16 @@ class StageRun:
         self._ledger.commit(version.step)
 
     async def advance(self) -> None:
-        """One step. Raises `Stopped`, between two steps, once the run is to stop."""
+        """One step.
+
+        Raises:
+            Stopped: between two steps, once the run is to stop.
+            Unstable: the step is done, but changed nothing, and the run must not simply go on.
+
+        """
         waited = self._run.trace.now()
-        self._in_hand = batch = await self._run.stop.race(self._buffer.take())
+        batch = await self._run.stop.race(self._buffer.take())
+        self._in_hand = batch = evolve(batch, grad_limit=self._guard.limit)
         began = self._run.trace.now()
         result: TrainResult = await self._crew.trainer.call("train", batch)
         seconds = self._run.trace.span("train", "trainer", began, step=batch.step + 1)
@@ -82,6 +99,7 @@ class StageRun:
         metrics = self._record(batch, result)
         self._stopwatch.stepped(self._program.name, self._step, metrics, began - waited, seconds)
         await handing_over
+        self._guard.watch(self._step, batch.grad_limit, metrics)
 
     async def catch_up(self) -> None:
         """Return once the engines serve the trainer's weights."""
@@ -100,25 +118,32 @@ class StageRun:
             self._admission.cancel()
         await self._rollouts.cancel(cause)
 
-    def discard(self, cause: str) -> None:
-        """Count as dropped what is finished and will not be trained on."""
-        for group in self._buffer.groups:
-            self._run.tally.drop(cause, len(group.trajectories), group)
+    def discard(self, cause: str, kept: Container[int] = ()) -> None:
+        """Count as dropped what is finished and will not be trained on; not the groups `kept`, by sequence."""
+        for group in self._finished:
+            if group.sequence not in kept:
+                self._run.tally.drop(cause, len(group.trajectories), group)
 
     def state(self) -> PipelineState:
         """What a checkpoint holds of it now."""
-        in_hand = self._in_hand.groups if self._in_hand else ()
         return PipelineState(
             step=self._step,
             incarnation=self._state.incarnation,
             stage=self._program.name,
             drawn=self._sampler.drawn,
-            buffered=tuple(sorted((*self._buffer.groups, *in_hand), key=lambda group: group.sequence)),
+            buffered=self._finished,
             under_way=self._rollouts.under_way,
             tally=self._run.tally.copy(),
             elapsed=self._run.trace.elapsed,
             model=self._state.model,
+            norms=self._guard.norms,
         )
+
+    @property
+    def _finished(self) -> tuple[TrajectoryGroup, ...]:
+        """In order of submission, a batch that was not trained on to its end among them."""
+        in_hand = self._in_hand.groups if self._in_hand else ()
+        return tuple(sorted((*self._buffer.groups, *in_hand), key=lambda group: group.sequence))
 
     async def _hand_over(self) -> None:
         """Publish the weights, unless no engine needs them before the next evaluation."""
@@ -143,6 +168,7 @@ class StageRun:
             "tokens/generated": float(tally.totals.generated),
             "tokens/trained": float(tally.totals.trained),
             "sample_utilization": tally.totals.utilization,
+            **tally.totals.setbacks,
         }
         note(metrics, self._run.events)
         for alarm in self._alarms:
