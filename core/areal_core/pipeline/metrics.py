@@ -50,6 +50,13 @@ class Dropped:
         self.units += sum(lengths)
         self.longest = max(self.longest, *lengths)
 
+    def join(self, other: Dropped) -> None:
+        """All of `other` as well."""
+        self.groups += other.groups
+        self.trajectories += other.trajectories
+        self.units += other.units
+        self.longest = max(self.longest, other.longest)
+
 
 @define
 class Tally:
@@ -61,6 +68,16 @@ class Tally:
     def copy(self) -> Tally:
         """As it is now."""
         return Tally(evolve(self.totals), {cause: evolve(dropped) for cause, dropped in self.dropped.items()})
+
+    def rewind(self, before: Tally, *, told: bool) -> None:
+        """Count as in the state `before`; what was drawn since stays drawn, and what was dropped dropped.
+
+        `told`: what `before` had dropped was told of in a step that is forgotten, and is told of again.
+        """
+        self.totals.generated = max(self.totals.generated, before.totals.generated)
+        self.totals.trained = before.totals.trained
+        for cause, dropped in before.dropped.items() if told else ():
+            self.dropped.setdefault(cause, Dropped()).join(dropped)
 
     def collected(self, group: TrajectoryGroup) -> None:
         """A group came back from its rollout."""

@@ -16,6 +16,7 @@ from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
+from areal_core.pipeline.metrics import Tally
 from areal_core.pipeline.observers import Observers
 from areal_core.pipeline.run import Run, Watcher
 from areal_core.pipeline.rundir import RunDirectory
@@ -37,12 +38,10 @@ def open_run(
     """The run directory and all that the run's parts share; for a run that resumes in `state`."""
     experiment, loop = composition.experiment, asyncio.get_running_loop()
     directory = RunDirectory(composition.folder, state.step)
-    checkpoint.abandon(directory.checkpoints, state.step)
     spec = shown(experiment.resolved, experiment.origins)
     directory.describe(spec, provenance)
     trace = Trace(loop.time, composition.folder / "trace.json", state.elapsed)
     events = Events(lambda event: directory.event(event, trace.elapsed), watcher.happened)
-    events.step = state.step
     info = RunInfo(experiment.name, composition.folder, experiment.seed, spec)
 
     def report(observer: str, problem: str) -> None:
@@ -51,7 +50,7 @@ def open_run(
     trackers = [(f"tracker/{t.name}", _tracker(t, composition, info)) for t in experiment.trackers]
     condition = Condition()
     stop = Stop(condition)
-    return Run(
+    run = Run(
         info=info,
         directory=directory,
         condition=condition,
@@ -61,8 +60,18 @@ def open_run(
         observers=Observers(info, hooks, trackers, report, inline=composition.debug),
         trace=trace,
         watcher=watcher,
-        tally=state.tally,
+        tally=Tally(),
     )
+    rewind(run, state)
+    return run
+
+
+def rewind(run: Run, state: PipelineState) -> None:
+    """Let the run stand at `state`, whatever it has written and counted beyond; events are kept."""
+    run.directory.rewind(state.step)
+    checkpoint.abandon(run.directory.checkpoints, state.step)
+    run.tally.rewind(state.tally, told=run.events.step != state.step)
+    run.events.step = state.step
 
 
 def _add_observer_event(events: Events, observer: str, problem: str) -> None:

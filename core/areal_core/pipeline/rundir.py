@@ -27,18 +27,20 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RunDirectory:
-    """Where a run is written. A run that goes on from step `step` forgets what came after it."""
+    """Where a run is written. A run that goes on from step `step` forgets what came after it, but for events."""
 
     def __init__(self, path: Path, step: int = 0) -> None:
         self.path = path
         for folder in ("checkpoints", "logs", "trajectories"):
             (path / folder).mkdir(parents=True, exist_ok=True)
-        self.metrics = Lines(path / "metrics.jsonl", step)
-        self.timings = Lines(path / "timings.jsonl", step)
-        self.evaluations = Lines(path / "evaluations.jsonl", step)
         self.events = Lines(path / "events.jsonl")
         self._trajectories: Lines | None = None
-        self._cut_trajectories(step)
+        self._open(step)
+
+    def rewind(self, step: int) -> None:
+        """Go on from `step` another way."""
+        self._close_steps()
+        self._open(step)
 
     @property
     def checkpoints(self) -> Path:
@@ -85,7 +87,17 @@ class RunDirectory:
 
     def close(self) -> None:
         """Close the files."""
-        for lines in (self.metrics, self.timings, self.evaluations, self.events):
+        self._close_steps()
+        self.events.close()
+
+    def _open(self, step: int) -> None:
+        self.metrics = Lines(self.path / "metrics.jsonl", step)
+        self.timings = Lines(self.path / "timings.jsonl", step)
+        self.evaluations = Lines(self.path / "evaluations.jsonl", step)
+        self._cut_trajectories(step)
+
+    def _close_steps(self) -> None:
+        for lines in (self.metrics, self.timings, self.evaluations):
             lines.close()
         self._close_trajectories()
 
@@ -101,6 +113,7 @@ class RunDirectory:
     def _close_trajectories(self) -> None:
         if self._trajectories is not None:
             self._trajectories.close()
+            self._trajectories = None
 
 
 class Lines:

@@ -118,6 +118,7 @@ class RayExecutor:
 
     def _order(self, spec: WorkerSpec, home: Home) -> Order:
         return Order(
+            machine=home.address,
             python=spec.python or "",
             arguments=self._reception.arguments(spec, f"tcp:{home.address}:0"),
             variables={**self._reception.variables(spec, {}), **_rank(spec.place)},
