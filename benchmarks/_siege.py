@@ -45,6 +45,7 @@ class Siege:
     """Seconds until the last worker was gone, of each killed controller."""
     stopped: dict[int, float] = field(factory=dict)
     """Processes that were stopped, and when."""
+    _first: int = 0
     controller: subprocess.Popen[bytes] = field(init=False)
     temporary: Path = field(factory=lambda: Path(tempfile.mkdtemp(prefix="chaos-")))
     shared: Path = field(factory=lambda: Path(tempfile.mkdtemp(prefix="chaos-", dir="/dev/shm")))
@@ -52,7 +53,8 @@ class Siege:
 
     def start(self) -> None:
         """Begin, or go on from the last checkpoint."""
-        there = list((self.run / "checkpoints").glob("step-*"))
+        there = [int(path.name[len("step-") :]) for path in (self.run / "checkpoints").glob("step-*")]
+        self._first = max(there, default=0) + 1
         if not there:
             shutil.rmtree(self.run, ignore_errors=True)
         where = ["--resume" if there else "--run-dir", str(self.run)]
@@ -78,14 +80,12 @@ class Siege:
         recorded = lines(self.run / "metrics.jsonl")
         return recorded[-1]["step"] if recorded else 0
 
-    @property
-    def saved(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
-        return any((self.run / "checkpoints").glob("step-*"))
-
     def reach(self, step: int, deadline: float) -> bool:
-        """Whether the run recorded so many steps before it ended; one that gave up is taken up again."""
-        while self.step < step:
+        """Whether the run recorded so many steps, one of them since it was started, before it ended.
+
+        One that gave up is taken up again.
+        """
+        while self.step < max(step, self._first):
             if self.controller.poll() is not None and not self.go_on():
                 return False
             if time.monotonic() > deadline:

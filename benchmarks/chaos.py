@@ -30,6 +30,8 @@ from staleness import quickstart
 ROLES = ("trainer", "engine", "rollout", "preload")
 SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 HEARTBEAT = 5.0
+START = 30.0
+"""Seconds that a worker may take to answer: one that is stopped before it does is noticed by that."""
 PATIENCE = 300.0
 """Seconds without progress after which a run has failed."""
 Z = 3.0
@@ -69,6 +71,7 @@ def spec(seed: int, options: argparse.Namespace) -> dict[str, Any]:
         "resources": {"infer": {"num_gpus": 2}, "rollout": {"cpus": 2}},
         "training": {**given["training"], "max_steps": options.reinforce},
         "stages": [first, second],
+        "executor": {"type": "local", "local": {"start_timeout": START}},
         "supervision": {"heartbeat_timeout": HEARTBEAT, "max_restarts": 1000, "restart_backoff": 0.1},
         "evaluation": {"before": False, "samples": options.samples},
         "checkpoint": {"every": options.every, "keep": 2},

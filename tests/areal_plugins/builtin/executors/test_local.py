@@ -347,8 +347,9 @@ def test_a_worker_nobody_expects_is_sent_away(office: Office) -> None:
 
 
 def test_the_sockets_are_out_of_other_users_reach(office: Office) -> None:
-    folder = office.executor._folder
-    assert folder is not None
+    owned = office.executor._folder
+    assert owned is not None
+    folder = owned.path
     assert folder.stat().st_mode & 0o777 == 0o700
     assert len(list(folder.iterdir())) == 3
 
@@ -447,7 +448,8 @@ def test_closing_leaves_no_process_and_no_socket(tmp_path: Path) -> None:
     left: list[Any] = []
 
     async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
-        left.extend((executor._folder, worker.pid))
+        assert executor._folder is not None
+        left.extend((executor._folder.path, worker.pid))
 
     running(tmp_path, test)
     folder, pid = left

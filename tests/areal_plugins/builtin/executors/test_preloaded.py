@@ -249,7 +249,7 @@ async def main(errands, logs, modules):
     await asyncio.sleep(0)
     os.kill(workers[2].pid, signal.SIGSTOP)
     nursery = [executor._preloader.nursery._process.pid] if modules else []
-    print(executor._folder, child, *nursery, *(worker.pid for worker in workers), flush=True)
+    print(executor._folder.path, child, *nursery, *(worker.pid for worker in workers), flush=True)
     await hang
 
 asyncio.run(main(*sys.argv[1:]))
@@ -267,3 +267,28 @@ def test_when_the_controller_is_killed_all_of_it_ends_even_what_is_stopped(tmp_p
     assert all(ended(int(process)) for process in processes)
     assert (tmp_path / "closed").exists()
     assert not Path(folder).exists()
+
+
+def test_sockets_of_a_run_that_was_killed_all_at_once_go_when_the_next_one_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    command = [sys.executable, "-c", CONTROLLER, str(ERRANDS), str(tmp_path), HEAVY]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    controller = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert controller.stdout is not None
+    with controller:
+        folder, *processes = controller.stdout.readline().split()
+        for process in (*map(int, processes), controller.pid):
+            os.kill(process, signal.SIGKILL)
+    assert Path(folder).parent == tmp_path
+    assert Path(folder).exists()
+
+    async def test(executor: LocalExecutor, _: LinkedWorker) -> None:
+        assert not left_over(folder)
+
+    running(tmp_path, test)
+
+
+def left_over(folder: str) -> bool:
+    return Path(folder).exists()
