@@ -105,7 +105,7 @@ def _gaps(groups: list[Line], events: list[Line]) -> Iterator[str]:
 
 
 def _whole_files(run: Path) -> Iterator[str]:
-    """Nothing half-written is left."""
+    """Nothing half-written is left; files that are only ever locked stay."""
     for path in run.rglob("*"):
-        if path.name.startswith(".") or path.name.endswith((".partial", ".new", ".tmp", ".lock")):
+        if path.suffix != ".lock" and (path.name.startswith(".") or path.suffix in (".partial", ".new", ".tmp")):
             yield f"{path.relative_to(run)} was left behind"

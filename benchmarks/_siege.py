@@ -59,7 +59,8 @@ class Siege:
             shutil.rmtree(self.run, ignore_errors=True)
         where = ["--resume" if there else "--run-dir", str(self.run)]
         options = ["--set", f"weights.shm.directory={self.shared}"]
-        environment = {**os.environ, MARK: self._mark, "TMPDIR": str(self.temporary)}
+        cache = {"TORCHINDUCTOR_CACHE_DIR": str(self.run.with_name("inductor"))}  # torch keeps it between processes
+        environment = {**os.environ, **cache, MARK: self._mark, "TMPDIR": str(self.temporary)}
         with self.output.open("ab") as output:
             self.controller = subprocess.Popen(
                 [sys.executable, "-m", "areal_plugins", "run", str(self.spec), *where, *options],

@@ -122,9 +122,9 @@ def under_fire(siege: Siege, blows: Sequence[Blow], outcome: Outcome) -> None:
 
 
 def fall(siege: Siege, blow: Blow, outcome: Outcome) -> None:
-    """Strike; a role of which nobody is there just now is waited for."""
+    """Strike; where nobody of a role is there just now, a rollout worker."""
     if blow.role != "controller":
-        victims = wait_for(siege, blow.role)
+        victims = siege.workers(blow.role) or wait_for(siege, "rollout")  # what workers are forked from may be gone
         if not victims:
             outcome.missed += 1
             return
@@ -230,6 +230,7 @@ def report(options: argparse.Namespace, outcome: Outcome, siege: Siege, peace: l
     figures = {
         "seconds": outcome.seconds,
         "worker_kills": workers,
+        "missed": outcome.missed,
         "controller_kills": siege.resumes,
         "resumes_after_giving_up": siege.recoveries,
         "broken": len(outcome.found),

@@ -21,6 +21,9 @@ from areal_plugins.builtin.executors.worker import LinkedWorker
 if TYPE_CHECKING:
     from areal_plugins.builtin.ownership import OwnedDirectory
 
+_LONGEST = 104
+"""Bytes of a Unix socket's path, on the system that allows the fewest."""
+
 PREFIX = "areal-sockets-"
 """How the folders of all controllers are called. The next controller removes those of the killed."""
 
@@ -77,12 +80,13 @@ class LocalExecutor:
             self._folder.remove()
 
     def _door(self) -> str:
-        if self._options.link == "tcp" or not HAS_UNIX:
+        root = Path(tempfile.gettempdir())
+        fits = len(os.fsencode(root / f"{PREFIX}12345678" / "controller.sock")) < _LONGEST
+        if self._options.link == "tcp" or not HAS_UNIX or (self._options.link == "auto" and not fits):
             return "tcp:127.0.0.1:0"
         if self._folder is None:
             from areal_plugins.builtin.ownership import OwnedDirectory, sweep  # needs a Unix
 
-            root = Path(tempfile.gettempdir())
             sweep(root, PREFIX)
             self._folder = OwnedDirectory(root, PREFIX)
         return f"unix:{self._folder.path / 'controller.sock'}"

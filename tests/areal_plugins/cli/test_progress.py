@@ -105,7 +105,7 @@ def test_output_that_is_no_terminal_gets_plain_lines():
 
 def test_a_terminal_sees_the_bar_the_figures_and_what_happened():
     stream = io.StringIO()
-    display = LiveDisplay(Console(file=stream, force_terminal=True, width=160))
+    display = LiveDisplay(stream, Console(file=stream, force_terminal=True, width=160))
     display.phase("starting workers")
     display.stepped(report())
     display.evaluated(EvaluationReport(20, SCORES, ("0.18", "0.20")))

@@ -310,6 +310,19 @@ def test_loopback_tcp_serves_where_unix_sockets_do_not(tmp_path: Path) -> None:
     running(tmp_path, test, link="tcp")
 
 
+def test_loopback_tcp_serves_where_temporary_files_are_too_deep_for_unix_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("deep" * 25)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+
+    async def test(_executor: LocalExecutor, worker: LinkedWorker) -> None:
+        assert worker.address.startswith("tcp:127.0.0.1:")
+
+    running(tmp_path, test)
+
+
 # --- strangers -------------------------------------------------------------------------------------
 
 

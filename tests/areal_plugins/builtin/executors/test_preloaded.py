@@ -191,13 +191,26 @@ def test_workers_outlive_the_process_they_were_forked_from_and_the_next_ones_com
         os.kill(first, signal.SIGKILL)
         assert ended(first)
         await worker.call("about")
-        fresh = await executor.start(spec("x"))
-        assert parent(fresh.pid) == os.getpid()
-        forked = await executor.start(spec("y"))
-        assert parent(forked.pid) == nursery(executor) != first
+        again = await executor.start(spec("x"))
+        assert parent(again.pid) == nursery(executor) != first
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGKILL)
         assert "only the process that it was forked from would know" in await worker.lost()
+
+    running(tmp_path, test)
+
+
+def test_where_no_fork_comes_a_worker_is_started_afresh_and_the_next_is_forked_from_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("areal_plugins.builtin.executors.preloaded.FORK_SECONDS", 0.5)
+
+    async def test(executor: LocalExecutor, _: LinkedWorker) -> None:
+        os.kill(nursery(executor), signal.SIGSTOP)
+        fresh = await executor.start(spec("x"))
+        assert parent(fresh.pid) == os.getpid()
+        forked = await executor.start(spec("y"))
+        assert parent(forked.pid) == nursery(executor)
 
     running(tmp_path, test)
 
