@@ -24,12 +24,11 @@ from areal_core.pipeline import checkpoint
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.events import Event
+from areal_core.pipeline.metrics import Tally
+from areal_core.pipeline.recovery import LOST, RELOAD
 from areal_core.pipeline.tasks import TaskSampler
 from areal_core.pipeline.train import StageRun
 from areal_plugins.testing.sim.wires import SimWorker
-
-TRACE = 60
-"""Recent events that a report shows."""
 
 EVERY = 200
 """Events between two looks at what is dear to count."""
@@ -74,9 +73,9 @@ class History:
 class Watch:
     """Looks at one experiment, through all lives of its controller."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, trace: int | None) -> None:
         self.history = History()
-        self.trace: deque[str] = deque(maxlen=TRACE)
+        self.trace: deque[str] = deque(maxlen=trace)
         self.events: Counter[str] = Counter()
         self.broken: Broken | None = None
         self.looks = 0
@@ -119,7 +118,11 @@ class Watch:
         """The run tells of an event."""
         self.events[event.kind] += 1
         self.note(f"[{event.kind}] {event.message}"[:200])
-        if event.kind == "dropped":
+        if event.kind == "going-back":
+            self.history.rewind(event.data["step"])
+            self.history.forks[event.data["incarnation"]] = event.data["step"]
+            self._pending, self._stage = {}, None
+        elif event.kind == "dropped" and event.data["cause"] not in (LOST, RELOAD):  # those are drawn again
             self.history.dropped.append((event.step, event.data["cause"], event.data["groups"]))
 
     # --- between any two events ------------------------------------------------------------------------
@@ -149,13 +152,15 @@ class Watch:
             raise self.broken
 
     def _serving(self, controller: Controller) -> None:
-        """All engines that serve have the version that the run is said to serve, but while they swap."""
+        """All engines that serve have the version that the run is said to serve, but while they swap or the run ends."""
         weights = controller._weights
-        if weights.swapping or weights.version is None:
+        offer = weights._offer
+        if weights.swapping or offer is None or controller._run.stop.asked is not None:
             return
+        version = offer.version
         for seat in controller._crew.engines.seats:
-            if seat.ready and isinstance(seat.held, SimWorker) and seat.held.serves != weights.version:
-                self.fail("engines-agree", f"{seat.name} serves {seat.held.serves}, the run {weights.version}")
+            if seat.ready and seat.held.serves is not version and seat.held.serves != version:
+                self.fail("engines-agree", f"{seat.name} serves {seat.held.serves}, the run {version}")
 
     def _counts(self, controller: Controller, stage: StageRun) -> None:
         """No task is lost, or in two places; what runs ahead is within the bound."""
@@ -169,7 +174,7 @@ class Watch:
             return
         buffered, rolling = stage._buffer._groups.keys(), stage._rollouts._rolling.keys()
         in_hand = (stage._ledger.step - stage._step) * program.bound.groups
-        tally = sum(dropped.groups for dropped in controller._run.tally.dropped.values())
+        tally = _given_up(controller._run.tally)
         trained, given_up = self.history.trained(stage._step), self.history.given_up(stage._step)
         drawn = stage._sampler.drawn.groups
         if drawn != trained + in_hand + len(buffered) + len(rolling) + given_up + tally:
@@ -342,7 +347,7 @@ class Watch:
     def _complete(self, state: Any) -> None:
         """All that was drawn is in the checkpoint, trained on, or dropped."""
         held = {group.sequence for group in state.buffered} | {sequence for sequence, _ in state.under_way}
-        dropped = sum(entry.groups for entry in state.tally.dropped.values()) + self.history.given_up(state.step)
+        dropped = _given_up(state.tally) + self.history.given_up(state.step)
         trained = {
             group.sequence for step, groups in self.history.groups.items() if step <= state.step for group in groups
         }
@@ -382,11 +387,16 @@ class Watch:
         """The run has ended as it should: nothing is left that was neither trained on nor dropped."""
         assert self._composition is not None
         steps = self._composition.steps
-        tally = sum(dropped.groups for dropped in controller._run.tally.dropped.values())
+        tally = _given_up(controller._run.tally)
         trained, given_up = self.history.trained(steps), self.history.given_up(steps)
         drawn = controller._state.drawn.groups
         if drawn != trained + given_up + tally:
             self.fail("no-task-lost", f"{drawn} drawn, {trained} trained on, {given_up + tally} dropped in the end")
+
+
+def _given_up(tally: Tally) -> int:
+    """Groups that are dropped for good: what is dropped when the run goes back is drawn again."""
+    return sum(dropped.groups for cause, dropped in tally.dropped.items() if cause not in (LOST, RELOAD))
 
 
 def _versions(group: TrajectoryGroup) -> Iterable[WeightVersion]:

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from attrs import frozen
 
@@ -61,24 +62,25 @@ class Outcome:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """With no log, which would be one of faults."""
+def _cheaply() -> Iterator[None]:
+    """With no log, which would be one of faults, and run directories that do not describe the spec."""
     logger = logging.getLogger("areal_core")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     try:
-        yield
+        with patch.object(rundir.RunDirectory, "describe"):
+            yield
     finally:
         logger.setLevel(level)
 
 
-def play(schedule: Schedule) -> Outcome:
-    """The whole experiment of `schedule`."""
+def play(schedule: Schedule, trace: int | None = 60) -> Outcome:
+    """The whole experiment of `schedule`; the outcome's trace has its last `trace` events, None: all."""
     base = next((folder for folder in (Path("/dev/shm"),) if folder.is_dir()), None)  # noqa: S108  memory, if there is any
     folder = Path(tempfile.mkdtemp(prefix="areal-sim-", dir=base))
     try:
-        with _quietly():
-            return World(schedule, folder).play()
+        with _cheaply():
+            return World(schedule, folder, trace).play()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -86,9 +88,9 @@ def play(schedule: Schedule) -> Outcome:
 class World:
     """Decides what happens to one experiment."""
 
-    def __init__(self, schedule: Schedule, folder: Path) -> None:
+    def __init__(self, schedule: Schedule, folder: Path, trace: int | None = None) -> None:
         self.schedule, self.folder = schedule, folder
-        self.watch = Watch(schedule.patience)
+        self.watch = Watch(schedule.patience, trace)
         self.hurts: Counter[str] = Counter()
         self.ends: list[str] = []
         self.struck: set[Mishap] = set()
@@ -115,7 +117,7 @@ class World:
             events=self.watch.looks,
             ends=tuple(self.ends),
             broken=broken,
-            trace=tuple(self.watch.trace) if broken else (),
+            trace=tuple(self.watch.trace),
             seen=self.watch.events,
         )
 
@@ -381,7 +383,6 @@ def plugins() -> Manager:
 def _experiment(folder: Path, spec: Any) -> Experiment:
     source = folder / "spec.json"
     source.write_text(json.dumps(spec))
-    rundir._git = dict  # type: ignore[assignment]  # two processes a life, whose answer is always the same
     return load_experiment(source, (), plugins())
 
 

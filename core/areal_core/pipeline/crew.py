@@ -80,7 +80,7 @@ class Crew:
 
     async def let_go(self, engine: Seat, grace: float) -> None:
         """End an engine once it has finished what it works on; what takes longer than `grace` is done by others."""
-        self.engines.seats.remove(engine)
+        self.engines.remove(engine)
         engine.ready = False
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
@@ -93,7 +93,7 @@ class Crew:
         if program.environments != self._equipped:
             self._equipped = None  # as long as only some of them have changed over
             await together([self._equip(seat) for seat in self.rollouts.ready])
-            await self._condition.until(lambda: bool(self.rollouts.ready))
+            await self._condition.until(lambda: self.rollouts.serves)
             self._equipped = program.environments
 
     async def sources(self, split: str) -> list[Source]:
@@ -103,11 +103,11 @@ class Crew:
             for name, weight in self._program.weights.items()
         ]
 
-    def kill(self) -> None:
-        """End everyone now."""
-        for worker in (self.trainer, *(seat.held for seat in self._others)):
-            if worker is not None:
-                worker.kill()
+    async def end(self, grace: float) -> None:
+        """End everyone, the sooner the better; who cleans up gets `grace` seconds for it."""
+        held = (seat.held for seat in self._others)
+        workers = [*self.trainer.ranks, *(worker for worker in held if worker is not None)]
+        await asyncio.gather(*(worker.stop(grace) for worker in workers), return_exceptions=True)
 
     @property
     def _others(self) -> list[Seat]:

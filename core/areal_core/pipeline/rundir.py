@@ -10,13 +10,14 @@ import json
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from attrs import asdict
 
-from areal_core.data import NO_VERSION, Batch, Trajectory, TrajectoryGroup, WeightVersion
+from areal_core.data import Batch, Trajectory, TrajectoryGroup, WeightVersion
 from areal_core.pipeline.events import Event
 from areal_core.spec.secrets import without_secrets
 
@@ -155,16 +156,19 @@ def _group_line(group: TrajectoryGroup, step: int) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=256)
+def _version(code: int) -> str:
+    return str(WeightVersion.from_code(code))
+
+
 def _trajectory_line(trajectory: Trajectory) -> dict[str, Any]:
-    codes = trajectory.columns["versions"]
-    drawn = codes[codes != NO_VERSION]
     return {
         "member": trajectory.member,
         "reward": trajectory.reward,
         "scores": dict(trajectory.scores),
         "finish": trajectory.finish,
         "length": trajectory.trained_units,
-        "version": str(WeightVersion.from_code(int(drawn.min()))) if drawn.size else None,
+        "version": None if trajectory.oldest is None else _version(trajectory.oldest),
         "answer": trajectory.answer,
     }
 

@@ -97,7 +97,7 @@ class Supervisor:
             if seat.held is not None:
                 seat.held.kill()
             raise
-        pool.seats.append(seat)
+        pool.add(seat)
         self.keep(pool, seat, bring)
         self._condition.changed()
 
@@ -168,7 +168,7 @@ class Supervisor:
         error = WorkerLost(seat.name, f"{reason}; it was restarted {seat.restarts} times before")
         if pool.whole or pool.seats == [seat]:
             raise error
-        pool.seats.remove(seat)
+        pool.remove(seat)
         others = len(pool.seats)
         text = f"{error}; the run goes on with the other {others}"
         self._events.add("worker-given-up", text, "error", worker=seat.name, reason=reason, others=others)

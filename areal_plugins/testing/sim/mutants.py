@@ -1,0 +1,233 @@
+"""Deliberate bugs of the controller, each of which the simulation has to find.
+
+A mutant is one replaced piece of the kernel's source, put in place while the module is imported, in an
+interpreter of its own. One whose piece is no longer there is an error: the kernel was changed, and so must it be.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from attrs import frozen
+
+SEEDS = 500
+"""Within so many seeds each mutant has to be found."""
+
+
+@frozen
+class Mutant:
+    """`old`, found once in the pipeline's `module`, becomes `new`."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+
+
+MUTANTS = (
+    Mutant(
+        "admission off by one",
+        "staleness",
+        "return self.running + accepted < steps * self.bound.groups",
+        "return self.running + accepted <= steps * self.bound.groups",
+    ),
+    Mutant(
+        "admission counts a batch as trained before its weights are served",
+        "staleness",
+        "steps = min(self.committed + self.bound.max_staleness + 1, self.bound.last_step)",
+        "steps = min(self.step + self.bound.max_staleness + 1, self.bound.last_step)",
+    ),
+    Mutant(
+        "deadlines are not looked at when a batch is taken",
+        "staleness",
+        "return self.bound.drop or self._feasible()",
+        "return True",
+    ),
+    Mutant(
+        "a group that runs again keeps the deadline of its first try",
+        "dispatch",
+        "            if failures or losses:\n                again()\n",
+        "",
+    ),
+    Mutant(
+        "what is too old is not dropped",
+        "buffer",
+        "        for sequence in self._ledger.expire():\n",
+        "        for sequence in ():\n",
+    ),
+    Mutant(
+        "a group that fails is not counted as dropped",
+        "rollout",
+        'self._drop(order.sequence, "failed")',
+        "del self._rolling[order.sequence]; self._ledger.drop(order.sequence)",
+    ),
+    Mutant(
+        "a resume forgets what was under way",
+        "train",
+        "for sequence, task in self._state.under_way:",
+        "for sequence, task in ():",
+    ),
+    Mutant(
+        "a resume forgets what was buffered",
+        "train",
+        "self._buffer.restore(self._state.buffered)",
+        "self._buffer.restore(())",
+    ),
+    Mutant(
+        "a resume draws the same tasks again",
+        "train",
+        "TaskSampler(run.info.seed, sources, drawn=state.drawn)",
+        "TaskSampler(run.info.seed, sources)",
+    ),
+    Mutant(
+        "a checkpoint forgets the batch in hand",
+        "train",
+        "in_hand = self._in_hand.groups if self._in_hand else ()",
+        "in_hand = ()",
+    ),
+    Mutant(
+        "a restarted engine serves before it has the weights",
+        "weights",
+        '                await seat.worker.call("prepare", self._offer)\n'
+        '                await seat.worker.call("commit", self._offer.version)\n',
+        "",
+    ),
+    Mutant(
+        "a version counts as served before the engines have swapped",
+        "weights",
+        "            held = await self._commit(engines, offer.version)\n            old, self._offer = self._offer, offer\n",
+        "            old, self._offer = self._offer, offer\n            held = await self._commit(engines, offer.version)\n",
+    ),
+    Mutant(
+        "an engine whose swap failed goes on serving",
+        "weights",
+        "                    self._dismiss(seat, engine, version, outcome)\n",
+        "                    pass\n",
+    ),
+    Mutant(
+        "engines join in the middle of an update",
+        "weights",
+        "        async with self._lock:\n            if self._offer is not None:\n",
+        "        if True:\n            if self._offer is not None:\n",
+    ),
+    Mutant(
+        "orders go out while engines swap",
+        "dispatch",
+        "return mode != \"generate\" or (bool(self._engines.ready) and not self._swapping())",
+        "return mode != \"generate\" or bool(self._engines.ready)",
+    ),
+    Mutant(
+        "a resume does not raise the incarnation",
+        "controller",
+        "return evolve(state, incarnation=state.incarnation + 1)",
+        "return state",
+    ),
+    Mutant(
+        "a checkpoint is put in place before it is whole",
+        "checkpoint",
+        '        await trainer.call("save_state", str(fresh / _TRAINER))\n'
+        "        await asyncio.to_thread(_finish, fresh, final, state, identity, keep)\n",
+        "        await asyncio.to_thread(_finish, fresh, final, state, identity, keep)\n"
+        '        await trainer.call("save_state", str(final / _TRAINER))\n',
+    ),
+    Mutant(
+        "a lost rollout worker's group waits for ever",
+        "dispatch",
+        "            except WorkerLost:\n                host.lose(worker)\n                raise\n",
+        "            except WorkerLost:\n                host.lose(worker)\n                await asyncio.Event().wait()\n                raise\n",
+    ),
+    Mutant(
+        "nobody is told that an engine is back",
+        "pool",
+        "            seat = self.lightest()\n            worker = seat.worker\n",
+        "            seat = self.seats[0]\n            worker = seat.worker\n",
+    ),
+    Mutant(
+        "lines after the step of a resume stay in the files",
+        "rundir",
+        'kept = [line for line in whole if step is None or json.loads(line)["step"] <= step]',
+        "kept = list(whole)",
+    ),
+)
+
+
+def hunt(names: Sequence[str], count: int, jobs: int) -> int:
+    """Look for these mutants, all where none is named, and tell at which seed each was found; 1: one was not."""
+    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
+    missed = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        for mutant, found in zip(chosen, pool.map(lambda mutant: _elsewhere(mutant, count), chosen), strict=True):
+            missed += found.returncode != 0
+            sys.stdout.write(f"{mutant.name}: {found.stdout.strip() or found.stderr.strip()}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{len(chosen) - missed} of {len(chosen)} mutants were found within {count} seeds\n")
+    return int(missed > 0)
+
+
+def _elsewhere(mutant: Mutant, count: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "areal_plugins.testing.sim", "--mutant", mutant.name, "--seeds", str(count)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  ourselves
+
+
+def hunt_here(name: str, first: int, count: int) -> int:
+    """In this interpreter, in which the kernel's pipeline was not imported yet: 0 when the mutant was found."""
+    install(next(mutant for mutant in MUTANTS if mutant.name == name))
+    from areal_plugins.testing.sim.runner import seeds
+
+    for outcome in seeds(range(first, first + count)):
+        if outcome.broken is not None:
+            broken = outcome.broken
+            sys.stdout.write(f"found at seed {outcome.seed}: {broken.invariant}: {broken.text}\n")
+            return 0
+    sys.stdout.write(f"NOT found within {count} seeds\n")
+    return 1
+
+
+def mutated(mutant: Mutant, source: str) -> str:
+    """The source with the bug in it. Raises `ValueError` where its place is not there, or is there twice."""
+    if (found := source.count(mutant.old)) != 1:
+        raise ValueError(f"mutant {mutant.name!r}: its piece of {mutant.module}.py is there {found} times, not once")
+    return source.replace(mutant.old, mutant.new)
+
+
+def install(mutant: Mutant) -> None:
+    """Have the module imported with the bug in it."""
+    name = f"areal_core.pipeline.{mutant.module}"
+    if name in sys.modules:
+        raise ValueError(f"{name} is imported already")
+    sys.meta_path.insert(0, _Finder(name, mutant))
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds one module, and has its source changed."""
+
+    def __init__(self, name: str, mutant: Mutant) -> None:
+        self._name, self._mutant = name, mutant
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != self._name:
+            return None
+        found = importlib.machinery.PathFinder.find_spec(name, path)
+        assert found is not None
+        assert found.origin is not None
+        return importlib.util.spec_from_loader(name, _Loader(name, found.origin, self._mutant), origin=found.origin)
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Compiles the changed source, and leaves no compiled file behind."""
+
+    def __init__(self, name: str, path: str, mutant: Mutant) -> None:
+        super().__init__(name, path)
+        self._mutant = mutant
+
+    def get_code(self, fullname: str):  # type: ignore[no-untyped-def]  # noqa: ANN201  as its parent
+        source = mutated(self._mutant, self.get_source(fullname) or "")
+        return compile(source, self.path, "exec", dont_inherit=True)

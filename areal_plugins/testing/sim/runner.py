@@ -1,0 +1,105 @@
+"""Plays seeds, and tells what came of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+
+from areal_plugins.testing.sim.schedule import draw
+from areal_plugins.testing.sim.world import Outcome, play
+
+CHUNK = 10
+"""Seeds that a process is given at once."""
+
+
+def seeds(numbers: Iterable[int]) -> Iterator[Outcome]:
+    """What became of each."""
+    return (play(draw(number)) for number in numbers)
+
+
+def report(outcome: Outcome) -> str:
+    """A broken invariant for whoever has to find out why, with the line that replays it last."""
+    broken = outcome.broken
+    assert broken is not None
+    lines = [
+        *outcome.trace,
+        "",
+        f"seed {outcome.seed}, life {outcome.lives} ({', '.join(outcome.ends)}), {broken.at:.3f} s into it:",
+        f"broken invariant {broken.invariant}: {broken.text}",
+        f"tox run -e sim -- --seed {outcome.seed}",
+    ]
+    return "\n".join(lines)
+
+
+def replay(seed: int, everything: bool = False) -> int:
+    """Play one seed, and tell."""
+    outcome = play(draw(seed), trace=None if everything else 60)
+    if outcome.broken is not None:
+        _say(report(outcome))
+        return 1
+    if everything:
+        _say("\n".join(outcome.trace))
+    _say(f"seed {seed}: {outcome.steps} steps in {outcome.lives} lives ({', '.join(outcome.ends)}),")
+    _say(f"{outcome.seconds:.0f} s of virtual time, {outcome.events} events; every invariant held after each")
+    return 0
+
+
+def many(first: int, count: int, jobs: int) -> int:
+    """Play `count` seeds on `jobs` processes; stops at the first broken invariant, or when asked to."""
+    began, done, events, lives, seconds = time.monotonic(), 0, 0, 0, 0.0
+    try:
+        with _pool(jobs) as pool:
+            for outcomes in pool.map(_chunk, range(first, first + count, CHUNK), [first + count] * count):
+                for outcome in outcomes:
+                    done, events, lives = done + 1, events + outcome.events, lives + outcome.lives
+                    seconds += outcome.seconds
+                    if outcome.broken is not None:
+                        _say(report(outcome))
+                        pool.shutdown(wait=False, cancel_futures=True)
+                        return 1
+                if done % 500 < CHUNK:
+                    _say(_figures(done, count, lives, events, seconds, began))
+    except KeyboardInterrupt:
+        _say(f"stopped; seeds {first} to {first + done - 1} hold: go on with --first {first + done}")
+        return 130
+    _say(_figures(done, count, lives, events, seconds, began))
+    return 0
+
+
+def _figures(done: int, count: int, lives: int, events: int, seconds: float, began: float) -> str:
+    took = time.monotonic() - began
+    return (
+        f"{done} of {count} seeds, {lives} lives, {events} events, {seconds / 86400:.1f} days of virtual time:"
+        f" every invariant held ({took:.0f} s, {took / max(1, done):.2f} s a seed)"
+    )
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that leave Ctrl-C to this one."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, context, initializer=_ignore_interrupts)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown(wait=True)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _chunk(first: int, end: int) -> list[Outcome]:
+    return list(seeds(range(first, min(first + CHUNK, end))))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
