@@ -122,6 +122,7 @@ class Controller:
                 await self._save_what_there_is()
             return self._conclude()
         except asyncio.CancelledError:
+            await self._run.background.cancel()  # nobody is to be replaced
             await self._crew.end(AT_ONCE)
             raise
         finally:
