@@ -24,6 +24,8 @@ from areal_core.pipeline import checkpoint
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.events import Event
+from areal_core.pipeline.metrics import Tally
+from areal_core.pipeline.recovery import LOST, RELOAD
 from areal_core.pipeline.tasks import TaskSampler
 from areal_core.pipeline.train import StageRun
 from areal_plugins.testing.sim.wires import SimWorker
@@ -116,7 +118,11 @@ class Watch:
         """The run tells of an event."""
         self.events[event.kind] += 1
         self.note(f"[{event.kind}] {event.message}"[:200])
-        if event.kind == "dropped":
+        if event.kind == "going-back":
+            self.history.rewind(event.data["step"])
+            self.history.forks[event.data["incarnation"]] = event.data["step"]
+            self._pending, self._stage = {}, None
+        elif event.kind == "dropped" and event.data["cause"] not in (LOST, RELOAD):  # those are drawn again
             self.history.dropped.append((event.step, event.data["cause"], event.data["groups"]))
 
     # --- between any two events ------------------------------------------------------------------------
@@ -168,7 +174,7 @@ class Watch:
             return
         buffered, rolling = stage._buffer._groups.keys(), stage._rollouts._rolling.keys()
         in_hand = (stage._ledger.step - stage._step) * program.bound.groups
-        tally = sum(dropped.groups for dropped in controller._run.tally.dropped.values())
+        tally = _given_up(controller._run.tally)
         trained, given_up = self.history.trained(stage._step), self.history.given_up(stage._step)
         drawn = stage._sampler.drawn.groups
         if drawn != trained + in_hand + len(buffered) + len(rolling) + given_up + tally:
@@ -341,7 +347,7 @@ class Watch:
     def _complete(self, state: Any) -> None:
         """All that was drawn is in the checkpoint, trained on, or dropped."""
         held = {group.sequence for group in state.buffered} | {sequence for sequence, _ in state.under_way}
-        dropped = sum(entry.groups for entry in state.tally.dropped.values()) + self.history.given_up(state.step)
+        dropped = _given_up(state.tally) + self.history.given_up(state.step)
         trained = {
             group.sequence for step, groups in self.history.groups.items() if step <= state.step for group in groups
         }
@@ -381,11 +387,16 @@ class Watch:
         """The run has ended as it should: nothing is left that was neither trained on nor dropped."""
         assert self._composition is not None
         steps = self._composition.steps
-        tally = sum(dropped.groups for dropped in controller._run.tally.dropped.values())
+        tally = _given_up(controller._run.tally)
         trained, given_up = self.history.trained(steps), self.history.given_up(steps)
         drawn = controller._state.drawn.groups
         if drawn != trained + given_up + tally:
             self.fail("no-task-lost", f"{drawn} drawn, {trained} trained on, {given_up + tally} dropped in the end")
+
+
+def _given_up(tally: Tally) -> int:
+    """Groups that are dropped for good: what is dropped when the run goes back is drawn again."""
+    return sum(dropped.groups for cause, dropped in tally.dropped.items() if cause not in (LOST, RELOAD))
 
 
 def _versions(group: TrajectoryGroup) -> Iterable[WeightVersion]:

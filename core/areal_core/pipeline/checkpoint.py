@@ -43,7 +43,7 @@ class PipelineState:
     anew, by sequence. `scores` are the evaluations so far, as (step, figures). `model` is the directory
     that the run began with, where that was not the spec's model. `filtered` groups in a row were not worth
     training on; `recent` says of the last groups which failed; `alarms` are the alarms' running means, and
-    which of them are raised, by figure.
+    which of them are raised, by figure. `norms` are the recent gradients'.
     """
 
     step: int = 0
@@ -59,6 +59,7 @@ class PipelineState:
     filtered: int = 0
     recent: tuple[bool, ...] = ()
     alarms: Mapping[str, Watch] = field(factory=dict)
+    norms: tuple[float, ...] = ()
 
 
 def begin(folder: Path, step: int) -> Path:
@@ -247,6 +248,7 @@ def _encode(state: PipelineState, buffered: list[dict[str, Any]]) -> dict[str, A
         "filtered": state.filtered,
         "recent": state.recent,
         "alarms": {figure: asdict(watch) for figure, watch in state.alarms.items()},
+        "norms": state.norms,
         "buffered": buffered,
     }
 
@@ -266,4 +268,5 @@ def _decode(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Pipeli
         filtered=data["filtered"],
         recent=tuple(data["recent"]),
         alarms={figure: Watch(**watch) for figure, watch in data["alarms"].items()},
+        norms=tuple(data["norms"]),
     )
