@@ -213,6 +213,19 @@ class TrainerConformance(Conformance):
         differ = differing(weights_of(whole), weights_of(resumed))
         assert not differ, f"a resumed trainer's weights are others: {', '.join(differ)}"
 
+    def test_making_room_changes_nothing(self, stand: Stand) -> None:
+        """`memory` is from 0 to 1, or None; a step after `relieve` is the step without it."""
+        trainer: Any = stand.begin()
+        if not hasattr(trainer, "memory") or not hasattr(trainer, "relieve"):
+            pytest.skip("the trainer has no memory and relieve")
+        plain: Any = stand.begin()
+        for each in (trainer, plain):
+            each.train(BATCHES[0])
+        trainer.relieve()
+        share = trainer.memory()
+        assert share is None or 0 <= share <= 1, f"memory is {share}, which is no share"
+        assert trainer.train(BATCHES[1]) == plain.train(BATCHES[1]), "a step after relieve has other figures"
+
     def test_what_is_written_late_is_of_the_moment_it_was_saved(
         self, stand: Stand, model: Reference, tmp_path: Path
     ) -> None:

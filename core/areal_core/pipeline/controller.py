@@ -37,6 +37,9 @@ from areal_core.pipeline.weights import Weights
 OBSERVERS_GRACE = 30.0
 """Seconds that observers and trackers get to finish once the run has ended."""
 
+AT_ONCE = 1.0
+"""Seconds that workers get to remove what is theirs when the run is to end without delay."""
+
 
 class Controller:
     """One run. Make it on the loop that runs it.
@@ -126,7 +129,8 @@ class Controller:
             await self._saver.settled()
             return self._conclude()
         except asyncio.CancelledError:
-            self._crew.kill()
+            await self._run.background.cancel()  # nobody is to be replaced
+            await self._crew.end(AT_ONCE)
             raise
         finally:
             await self._close()
