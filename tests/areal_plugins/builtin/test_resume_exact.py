@@ -33,7 +33,7 @@ training:
   learning_rate: 1.0e-2
   optimizer: {{type: adamw, warmup_steps: 2, schedule: cosine}}
 weights: memory
-objective: {{type: grpo, group_size: 4, kl: 0.1}}
+objective: {{type: grpo, group_size: 4, kl: 0.1, reference: {{}}}}
 environments: [{{type: backwards, letters: 1}}]
 pipeline: {{max_staleness: 2}}
 evaluation: {{every: 3, samples: 4}}

@@ -83,6 +83,7 @@ def test_counters_come_back_as_they_were(tmp_path):
         model="/somewhere",
         filtered=3,
         recent=(True, False),
+        norms=(0.5, 1.5),
         alarms={"mismatch": Watch(0.25, True), "lag/mean": Watch()},
     )
     again = read(write(tmp_path, state), {"seed": 1})
