@@ -17,10 +17,10 @@ import pytest
 from areal_plugin_ray import RayOptions
 from areal_plugin_ray.executor import make
 
-from areal_plugins import WorkerLost
 from areal_plugins.protocols import ExecutorContext, Place, WorkerSpec
 from areal_plugins.testing.conformance import ExecutorConformance
 from areal_plugins.testing.conformance.errands import ROLE
+from areal_plugins.workers import WorkerLost
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 240.0
