@@ -156,7 +156,7 @@ def test_a_run_on_two_nodes_learns_and_leaves_nothing(launch, idle, tmp_path):
 
 
 def test_a_lost_node_costs_less_than_a_minute(launch, idle, cluster, tmp_path):
-    run = launch(*APART, short(60, 60), "evaluation.samples=100")
+    run = launch(*APART, short(30, 40), "evaluation.samples=50")
     try:
         steps = tmp_path / "run/metrics.jsonl"
         assert until(lambda: any(line["stage"] == "reinforce" for line in lines(steps)), PATIENCE)
