@@ -40,10 +40,8 @@ from areal_core.errors import (
     Finding,
     InputError,
     PromptTooLong,
-    RemoteError,
     Severity,
     TransportError,
-    WorkerLost,
 )
 from areal_core.hookspecs import hookimpl
 
@@ -77,7 +75,6 @@ __all__ = [
     "PlatformCapabilities",
     "PlatformDescriptor",
     "PromptTooLong",
-    "RemoteError",
     "RewardCapabilities",
     "RewardDescriptor",
     "Severity",
@@ -88,7 +85,6 @@ __all__ = [
     "TransportCapabilities",
     "TransportDescriptor",
     "TransportError",
-    "WorkerLost",
     "data",
     "hookimpl",
     "protocols",

@@ -1,6 +1,11 @@
 """What an executor is made of: the service of each role, and the errors that its handles raise.
 
 `make_service(role, dial, threaded)` makes what a worker runs; `methods_of` names what may be called on it.
+
+For workers that are processes, here or elsewhere, `Reception` gives each its arguments and variables, and
+receives it when it dials back; `LinkedWorker` is the handle that comes of it, with heartbeats; a `Body` is what
+the executor brings: something that ends, says how, and can be ended. `spawn` makes one of a command, a
+`Process` of the machine that it is called on.
 """
 
 from __future__ import annotations
@@ -9,10 +14,17 @@ from areal_core.errors import Remote, RemoteError, WorkerLost
 from areal_core.workers.build import import_files
 from areal_core.workers.faults import as_remote
 from areal_core.workers.service import Dial, Method, Service, make_service, methods_of
+from areal_plugins.builtin.executors.process import Process, spawn
+from areal_plugins.builtin.executors.reception import Reception
+from areal_plugins.builtin.executors.worker import Body, LinkedWorker
 
 __all__ = [
+    "Body",
     "Dial",
+    "LinkedWorker",
     "Method",
+    "Process",
+    "Reception",
     "Remote",
     "RemoteError",
     "Service",
@@ -21,4 +33,5 @@ __all__ = [
     "import_files",
     "make_service",
     "methods_of",
+    "spawn",
 ]

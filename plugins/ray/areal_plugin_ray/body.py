@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from areal_plugin_ray.records import Ending, Order
-from areal_plugins import RemoteError, WorkerLost
 from areal_plugins.protocols import Peer, WorkerSpec
+from areal_plugins.workers import RemoteError, WorkerLost
 
 KILL_GRACE = 6.0
 """Seconds after which a worker that was killed counts as gone, though nobody there says so."""
 
 
 class RayBody:
-    """An `executors.Body`. `ending` is known once `exited` is."""
+    """An `workers.Body`. `ending` is known once `exited` is."""
 
     pid: int | None = None
 

@@ -13,9 +13,8 @@ from areal_plugin_ray import RayOptions
 from areal_plugin_ray.body import RayBody
 from areal_plugin_ray.records import Home, Order
 from areal_plugin_ray.stay import Stay
-from areal_plugins import RemoteError, WorkerLost
-from areal_plugins.executors import LinkedWorker, Process, Reception, spawn
 from areal_plugins.protocols import ExecutorContext, Place, WorkerSpec
+from areal_plugins.workers import LinkedWorker, Process, Reception, RemoteError, WorkerLost, spawn
 
 BROKER_TIMEOUT = 120.0
 """Seconds for importing Ray and connecting."""

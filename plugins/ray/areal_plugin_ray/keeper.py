@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from areal_plugin_ray.records import Ending, Order
-from areal_plugins.executors import Process, spawn
+from areal_plugins.workers import Process, spawn
 
 
 class Keeper:

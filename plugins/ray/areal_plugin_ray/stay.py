@@ -11,8 +11,9 @@ from attrs import frozen
 from areal_plugin_ray import RayOptions
 from areal_plugin_ray.records import Group, Home, Machine, Membership
 from areal_plugin_ray.room import Bundle, amounts, bundle, fits, lacking, table, total
-from areal_plugins import InputError, WorkerLost
+from areal_plugins import InputError
 from areal_plugins.protocols import ExecutorContext, Worker, WorkerSpec
+from areal_plugins.workers import WorkerLost
 
 POLL = 0.25
 """Seconds between looks at a placement group."""

@@ -17,10 +17,10 @@ import pytest
 from areal_plugin_ray import RayOptions
 from areal_plugin_ray.executor import make
 
-from areal_plugins import WorkerLost
 from areal_plugins.protocols import ExecutorContext, Place, WorkerSpec
 from areal_plugins.testing.conformance import ExecutorConformance
 from areal_plugins.testing.conformance.errands import ROLE
+from areal_plugins.workers import WorkerLost
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 240.0
@@ -156,7 +156,7 @@ def test_a_run_on_two_nodes_learns_and_leaves_nothing(launch, idle, tmp_path):
 
 
 def test_a_lost_node_costs_less_than_a_minute(launch, idle, cluster, tmp_path):
-    run = launch(*APART, short(60, 60), "evaluation.samples=100")
+    run = launch(*APART, short(30, 40), "evaluation.samples=50")
     try:
         steps = tmp_path / "run/metrics.jsonl"
         assert until(lambda: any(line["stage"] == "reinforce" for line in lines(steps)), PATIENCE)

@@ -13,8 +13,9 @@ from areal_plugin_ray import stay as stays
 from areal_plugin_ray.records import Group, Home, Machine, Membership
 from areal_plugin_ray.stay import Stay
 
-from areal_plugins import InputError, WorkerLost
+from areal_plugins import InputError
 from areal_plugins.protocols import ExecutorContext, Place, WorkerSpec
+from areal_plugins.workers import WorkerLost
 
 WORKERS = tuple(WorkerSpec(name, role, Place(), resources={"cpu": 1}) for name, role in
                 (("trainer", "trainer"), ("engine-0", "engine"), ("rollout-0", "rollout")))  # fmt: skip
