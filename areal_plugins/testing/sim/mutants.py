@@ -121,8 +121,8 @@ MUTANTS = (
     Mutant(
         "orders go out while engines swap",
         "dispatch",
-        "return mode != \"generate\" or (bool(self._engines.ready) and not self._swapping())",
-        "return mode != \"generate\" or bool(self._engines.ready)",
+        'return mode != "generate" or (bool(self._engines.ready) and not self._swapping())',
+        'return mode != "generate" or bool(self._engines.ready)',
     ),
     Mutant(
         "a resume does not raise the incarnation",
@@ -228,6 +228,6 @@ class _Loader(importlib.machinery.SourceFileLoader):
         super().__init__(name, path)
         self._mutant = mutant
 
-    def get_code(self, fullname: str):  # type: ignore[no-untyped-def]  # noqa: ANN201  as its parent
+    def get_code(self, fullname: str):  # type: ignore[no-untyped-def]
         source = mutated(self._mutant, self.get_source(fullname) or "")
         return compile(source, self.path, "exec", dont_inherit=True)

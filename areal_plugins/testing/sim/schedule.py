@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from random import Random
 from typing import Any, Literal
@@ -61,6 +62,7 @@ class Schedule:
     strikes: tuple[Strike, ...] = ()
     kills: tuple[Kill, ...] = ()
     debug: bool = False
+    calm: bool = False
     patience: float = 4 * 3600.0
     latency: Mapping[str, float] = field(factory=dict)
     """Shortest seconds by method; a call takes up to 30 times that, with a heavy tail."""
@@ -99,6 +101,7 @@ def draw(seed: int) -> Schedule:
         strikes=() if calm else _strikes(random),
         kills=() if calm else _kills(random),
         debug=random.random() < 0.15,
+        calm=calm and not _faulty(spec),
         latency=_latency(random),
     )
 
@@ -183,6 +186,11 @@ def _faults(random: Random, method: str, odds: float, kinds: tuple[str, ...] = (
     if random.random() > odds:
         return []
     return [{"method": method, "kind": random.choice(kinds), "call": random.randint(1, 40)}]
+
+
+def _faulty(spec: Mapping[str, Any]) -> bool:
+    """Whether a component of it is told to fail."""
+    return '"kind"' in json.dumps(spec)
 
 
 def _supervision(random: Random) -> dict[str, Any]:

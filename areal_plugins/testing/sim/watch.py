@@ -77,6 +77,7 @@ class Watch:
         self.events: Counter[str] = Counter()
         self.broken: Broken | None = None
         self.looks = 0
+        self.lost: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
         self.engines: WeakValueDictionary[str, SimWorker] = WeakValueDictionary()
         self._patience = patience
@@ -116,6 +117,8 @@ class Watch:
         """The run tells of an event."""
         self.events[event.kind] += 1
         self.note(f"[{event.kind}] {event.message}"[:200])
+        if event.kind == "worker-lost":
+            self.lost[event.data["worker"]] += 1
         if event.kind == "dropped":
             self.history.dropped.append((event.step, event.data["cause"], event.data["groups"]))
 
@@ -267,8 +270,10 @@ class Watch:
     def _speaks(self, worker: SimWorker) -> bool:
         """Whether it is rank 0 of the trainer that the run has now."""
         controller = self._controller
-        return controller is not None and bool(controller._crew.trainer.ranks) and (
-            controller._crew.trainer.ranks[0] is worker
+        return (
+            controller is not None
+            and bool(controller._crew.trainer.ranks)
+            and (controller._crew.trainer.ranks[0] is worker)
         )
 
     def _rolled_out(self, order: Any, group: TrajectoryGroup) -> None:
@@ -340,7 +345,9 @@ class Watch:
         """All that was drawn is in the checkpoint, trained on, or dropped."""
         held = {group.sequence for group in state.buffered} | {sequence for sequence, _ in state.under_way}
         dropped = sum(entry.groups for entry in state.tally.dropped.values()) + self.history.given_up(state.step)
-        trained = {group.sequence for step, groups in self.history.groups.items() if step <= state.step for group in groups}
+        trained = {
+            group.sequence for step, groups in self.history.groups.items() if step <= state.step for group in groups
+        }
         if held & trained:
             self.fail("no-task-twice", f"the checkpoint of step {state.step} holds {held & trained}, trained on before")
         if len(held) + dropped + len(trained) != state.drawn.groups:
@@ -367,7 +374,7 @@ class Watch:
                 self.fail("files", f"step {step} trained on {trained}, trajectories/ says {written.get(step)}")
         timings = [line["step"] for line in _lines(folder / "timings.jsonl", killed)]
         evaluations = [line["step"] for line in _lines(folder / "evaluations.jsonl", killed)]
-        if sorted(set(timings)) != timings or timings and timings[-1] > last:
+        if sorted(set(timings)) != timings or (timings and timings[-1] > last):
             self.fail("files", f"timings.jsonl has the steps {timings} of {last}")
         if sorted(evaluations) != evaluations:
             self.fail("files", f"evaluations.jsonl has the steps {evaluations}")

@@ -67,7 +67,7 @@ class Line:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def passes(self, name: str, breaks: int | None = None) -> None:
-        """Return once something can pass. Raises `WorkerLost` once the line broke since it had broken `breaks` times."""
+        """Return once something can pass; raises `WorkerLost` if the line has broken other than `breaks` times."""
         while self.silent or (breaks is not None and breaks != self.breaks):
             if breaks is not None and breaks != self.breaks:
                 raise WorkerLost(name, "the connection broke")

@@ -15,12 +15,12 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from attrs import frozen
+from attrs import field, frozen
 
-from areal_core.errors import ArealError, CheckpointError, RemoteError, RunFailed, WorkerLost
+from areal_core.errors import CheckpointError, RemoteError, RunFailed, WorkerLost
 from areal_core.manager import Manager
 from areal_core.pipeline import checkpoint, rundir
-from areal_core.pipeline.compose import Composition, compose
+from areal_core.pipeline.compose import compose
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.dispatch import TooManyFailed
 from areal_core.pipeline.events import Event
@@ -58,7 +58,7 @@ class Outcome:
     ends: tuple[str, ...]
     broken: Broken | None = None
     trace: tuple[str, ...] = ()
-    seen: Counter[str] = Counter()
+    seen: Counter[str] = field(factory=Counter)
 
 
 @contextmanager
@@ -228,6 +228,7 @@ class World:
         """How the life that begins will end, if it is not over before."""
         self._workers.clear()
         self.hurts.clear()
+        self.watch.lost.clear()
         self._raised.clear()
         return self._kills.pop(0) if self._kills else Kill()
 
@@ -251,7 +252,7 @@ class World:
         """Whether a worker was lost more often than it may be restarted; a trainer is not restarted at all."""
         if name.startswith("trainer"):
             return any(worker.startswith("trainer") for worker in self.hurts)
-        return self.hurts[name] > restarts
+        return self.watch.lost[name] > restarts and not self.schedule.calm
 
 
 class _Life:
