@@ -113,7 +113,7 @@ async def _workers(composition: Composition) -> AsyncIterator[tuple[Worker, Work
         engine, trainer = await asyncio.gather(executor.start(engine_spec), executor.start(trainer_spec))
         model = await trainer.call("materialize", composition.model)
         await engine.call("setup", composition.engine_plan(engine_spec, model, WeightVersion()))
-        await trainer.call("setup", composition.trainer_plans(model)[0])
+        await trainer.call("setup", composition.trainer_plan(composition.trainers(0)[0], model))
         await trainer.call("begin_stage", composition.stages[0].order)
         yield engine, trainer
     finally:

@@ -245,6 +245,7 @@ class ExecutorContext:
     `heartbeat`: seconds of silence after which a worker process counts as hung and is killed.
     `workers`: those that the run begins with, so that they can be placed together; others may join.
     `report`: tells the run's owner what a start waits for.
+    `modules`: what workers of this interpreter will import, which an executor may do for all of them at once.
     """
 
     run_id: str
@@ -253,3 +254,4 @@ class ExecutorContext:
     heartbeat: float = 60.0
     workers: tuple[WorkerSpec, ...] = ()
     report: Callable[[str], None] = field(default=_unheard, repr=False)
+    modules: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ step), so that an answer and a classic policy's unroll fit the same buffer.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ NO_VERSION = -1
 """The version of a token that no policy sampled (a prompt, a tool's answer, a demonstration)."""
 
 _INCARNATION_SHIFT = 40
+_LARGEST = (1 << 64) - 1
 
 
 @frozen(order=True)
@@ -37,6 +39,11 @@ class WeightVersion:
     @classmethod
     def from_code(cls, code: int) -> WeightVersion:
         return cls(code >> _INCARNATION_SHIFT, code & ((1 << _INCARNATION_SHIFT) - 1))
+
+    @staticmethod
+    def steps_of(codes: np.ndarray) -> np.ndarray:
+        """The steps of a column of codes, int64."""
+        return codes & ((1 << _INCARNATION_SHIFT) - 1)
 
     def __str__(self) -> str:
         return f"{self.incarnation}.{self.step}"
@@ -164,9 +171,19 @@ class Trajectory:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
-    @property
+    @cached_property
     def trained_units(self) -> int:
+        """Units that the policy drew, or that are imitated."""
         return int(np.count_nonzero(self.columns["mask"]))
+
+    @cached_property
+    def oldest(self) -> int | None:
+        """The code of the oldest version that drew a unit of it; None when none was drawn by a policy."""
+        codes = self.columns["versions"]
+        if not codes.size:
+            return None
+        found = int(codes.view(np.uint64).min())  # there `NO_VERSION` is larger than any code
+        return None if found == _LARGEST else found
 
 
 @frozen(eq=False)
@@ -183,9 +200,8 @@ class TrajectoryGroup:
     @property
     def oldest(self) -> WeightVersion | None:
         """The oldest version that drew a unit of it; None when none was drawn by a policy."""
-        codes = np.concatenate([trajectory.columns["versions"] for trajectory in self.trajectories])
-        drawn = codes[codes != NO_VERSION]
-        return WeightVersion.from_code(int(drawn.min())) if drawn.size else None
+        codes = [code for trajectory in self.trajectories if (code := trajectory.oldest) is not None]
+        return WeightVersion.from_code(min(codes)) if codes else None
 
     @property
     def rewards(self) -> np.ndarray:

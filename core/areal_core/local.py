@@ -10,6 +10,8 @@ from types import ModuleType
 
 from areal_core.errors import InputError
 
+_PREFIX = "areal_local_"
+
 
 def is_module(plugin: str) -> bool:
     """Whether `plugin` is a module's dotted name; else it is a file, and ends in `.py`."""
@@ -21,9 +23,14 @@ def load_plugin(plugin: str) -> ModuleType:
     return importlib.import_module(plugin) if is_module(plugin) else load_file(Path(plugin))
 
 
+def is_local(module: str) -> bool:
+    """Whether the module `module` is such a file, which no other process finds by its name."""
+    return module.startswith(_PREFIX)
+
+
 def module_name(path: Path) -> str:
     """The file's module name: the same in every process, different for every path."""
-    return f"areal_local_{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
+    return f"{_PREFIX}{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
 
 
 def load_file(path: Path) -> ModuleType:

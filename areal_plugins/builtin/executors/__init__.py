@@ -16,6 +16,10 @@ class LocalOptions:
     link: Literal["auto", "unix", "tcp"] = field(
         default="auto", metadata={"doc": "Unix sockets in a private folder, or TCP on the loopback device."}
     )
+    preload: bool = field(
+        default=True,
+        metadata={"doc": "Fork workers from one process that has imported their modules, where that is safe (Linux)."},
+    )
     start_timeout: float = field(default=120.0, metadata={"doc": "Seconds a worker may take to answer.", "gt": 0})
     grace: float = field(default=10.0, metadata={"doc": "Seconds a worker may take to end.", "ge": 0})
 

@@ -13,7 +13,8 @@ from areal_core.contexts import ExecutorContext, WorkerSpec
 from areal_core.errors import WorkerLost
 from areal_core.workers.address import HAS_UNIX
 from areal_plugins.builtin.executors import LocalOptions
-from areal_plugins.builtin.executors.process import Process
+from areal_plugins.builtin.executors.preloaded import Preloader
+from areal_plugins.builtin.executors.process import Child, Log, Process, Spawned
 from areal_plugins.builtin.executors.reception import Reception
 from areal_plugins.builtin.executors.worker import LinkedWorker
 
@@ -30,6 +31,8 @@ class LocalExecutor:
         self._options, self._context = options, context
         self._folder: Path | None = None
         self._reception = Reception(context)
+        self._preloader = Preloader(options, context)
+        self._launches: set[asyncio.Task[Process]] = set()
         self._processes: list[Process] = []
         self._workers: list[LinkedWorker] = []
 
@@ -42,9 +45,7 @@ class LocalExecutor:
 
         """
         await self._reception.open(self._door())
-        command = [spec.python or sys.executable, *self._reception.arguments(spec)]
-        process = Process(command, self._reception.variables(spec, os.environ), self._log(spec))
-        self._processes.append(process)
+        process = await self._launch(spec)
         try:
             async with asyncio.timeout(self._options.start_timeout):
                 worker = await self._reception.receive(spec, process)
@@ -59,10 +60,12 @@ class LocalExecutor:
 
     async def close(self) -> None:
         """End every worker; leave no process, socket or file but the logs."""
+        await asyncio.gather(*self._launches, return_exceptions=True)
         await asyncio.gather(*(worker.stop(self._options.grace) for worker in self._workers))
         for process in self._processes:
             process.kill()
         await asyncio.gather(*(process.swept for process in self._processes))
+        await self._preloader.close()
         await self._reception.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -74,12 +77,38 @@ class LocalExecutor:
             self._folder = Path(tempfile.mkdtemp(prefix="areal-"))
         return f"unix:{self._folder / 'controller.sock'}"
 
+    async def _launch(self, spec: WorkerSpec) -> Process:
+        """A process; where whoever waits for it here is cancelled it is killed as soon as it is there."""
+        forks = await self._preloader.ready(spec)
+        launch = asyncio.create_task(self._begin(spec, forks))
+        self._launches.add(launch)
+        launch.add_done_callback(self._launches.discard)
+        try:
+            return await asyncio.shield(launch)
+        except asyncio.CancelledError:
+            launch.add_done_callback(_kill)
+            raise
+
+    async def _begin(self, spec: WorkerSpec, forks: bool) -> Process:
+        log = Log(self._context.logs / f"{spec.name}.log")
+        arguments = self._reception.arguments(spec)
+        variables = self._reception.variables(spec, os.environ)
+        child: Child | None = None
+        if forks:
+            child = await self._preloader.fork(spec.name, arguments, variables, log)
+        if child is None:
+            child = Spawned([spec.python or sys.executable, *arguments], variables, log)
+        process = Process(child, log)
+        self._processes.append(process)
+        return process
+
     def _obituary(self, process: Process, error: WorkerLost | TimeoutError) -> str:
         slow = f"no answer within {self._options.start_timeout:g} s"
         reason = error.reason if isinstance(error, WorkerLost) else slow
         tail = process.tail()
         return f"{reason}, before it could serve" + (f"; its log ends:\n{tail}" if tail else "; its log is empty")
 
-    def _log(self, spec: WorkerSpec) -> Path:
-        self._context.logs.mkdir(parents=True, exist_ok=True)
-        return self._context.logs / f"{spec.name}.log"
+
+def _kill(launch: asyncio.Task[Process]) -> None:
+    if launch.exception() is None:
+        launch.result().kill()

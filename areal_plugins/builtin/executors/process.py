@@ -1,4 +1,4 @@
-"""One child process, with all that it starts itself."""
+"""One child process, however it was started, with all that it starts itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 from areal_core.errors import InputError
 
@@ -22,46 +22,66 @@ _TAIL_BYTES = 1 << 14
 _TAIL_LINES = 20
 
 
-class Process:
-    """Leads a group of its own, which ends with it. Its output is appended to `log`.
+class Child(Protocol):
+    """A process that leads a group of its own.
 
     Its standard input is a pipe that nothing is written to: its end tells the child that this process is gone.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.exited: asyncio.Future[str] = self._loop.create_future()
-        self.swept: asyncio.Future[None] = self._loop.create_future()
-        self._log = log
-        with log.open("ab") as output:
-            self._log_start = output.tell()
-            self._child = _spawn(command, environment, output)
-        self.pid: int | None = self._child.pid
-        threading.Thread(target=self._watch, name=f"process {self._child.pid}", daemon=True).start()
+    pid: int
 
-    def terminate(self) -> None:
-        """Ask it to end."""
-        self._child.terminate()
+    def signal(self, number: int) -> None:
+        """Send it a signal, if it is still there."""
+        ...
 
-    def kill(self) -> None:
-        """End it now."""
-        self._child.kill()
+    def wait(self) -> int | None:
+        """Return once it has ended and what it left behind was asked to end; its exit code, None: nobody knows."""
+        ...
+
+
+class Log:
+    """A file that a process appends what it says to."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._start = path.stat().st_size if path.exists() else 0
+
+    def open(self) -> IO[bytes]:
+        """For the process to write to."""
+        return self._path.open("ab")
 
     def tail(self) -> str:
-        """The last lines that it wrote."""
-        with self._log.open("rb") as output:
+        """The last lines that were written since."""
+        with self._path.open("rb") as output:
             size = output.seek(0, os.SEEK_END)
-            output.seek(max(self._log_start, size - _TAIL_BYTES))
+            output.seek(max(self._start, size - _TAIL_BYTES))
             lines = output.read().decode(errors="replace").splitlines()
         return "\n".join(lines[-_TAIL_LINES:])
 
+
+class Process:
+    """A child as the loop sees it, with all that it starts itself, which ends with it."""
+
+    def __init__(self, child: Child, log: Log) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[str] = self._loop.create_future()
+        self.swept: asyncio.Future[None] = self._loop.create_future()
+        self._child, self.tail = child, log.tail
+        self.pid: int | None = child.pid
+        threading.Thread(target=self._watch, name=f"process {child.pid}", daemon=True).start()
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._child.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it now."""
+        self._child.signal(signal.SIGKILL)
+
     def _watch(self) -> None:
         """In a thread: wait for its end, and end what it leaves behind."""
-        _await_exit(self._child.pid)
-        _signal_group(self._child.pid, signal.SIGTERM)
         code = self._child.wait()
-        assert self._child.stdin is not None
-        self._child.stdin.close()
         self._tell(self.exited, describe(code))
         _sweep(self._child.pid)
         self._tell(self.swept, None)
@@ -71,8 +91,38 @@ class Process:
             self._loop.call_soon_threadsafe(future.set_result, value)
 
 
-def describe(code: int) -> str:
+class Spawned:
+    """A `Child` with a fresh interpreter."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Log) -> None:
+        with log.open() as output:
+            self._popen = _spawn(command, environment, output)
+        self.pid = self._popen.pid
+
+    def signal(self, number: int) -> None:
+        """As `Child` says."""
+        self._popen.send_signal(number)
+
+    def wait(self) -> int:
+        """As `Child` says."""
+        _await_exit(self.pid)
+        signal_group(self.pid, signal.SIGTERM)
+        code = self._popen.wait()
+        assert self._popen.stdin is not None
+        self._popen.stdin.close()
+        return code
+
+
+def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Process:
+    """A process with a fresh interpreter, or whatever else `command` starts."""
+    to = Log(log)
+    return Process(Spawned(command, environment, to), to)
+
+
+def describe(code: int | None) -> str:
     """How a process ended: `exit code 3`, or `killed by SIGKILL`."""
+    if code is None:
+        return "ended; with which exit code, only the process that it was forked from would know, and that is gone"
     if code >= 0:
         return f"exit code {code}"
     with suppress(ValueError):
@@ -104,15 +154,15 @@ def _await_exit(pid: int) -> None:
 def _sweep(group: int) -> None:
     """Return once the group is empty; make it so after `SWEEP_GRACE`."""
     give_up = time.monotonic() + SWEEP_GRACE
-    while _signal_group(group, 0):
+    while signal_group(group, 0):
         if time.monotonic() > give_up:
-            _signal_group(group, signal.SIGKILL)
+            signal_group(group, signal.SIGKILL)
             return
         time.sleep(0.02)
 
 
-def _signal_group(group: int, number: int) -> bool:
-    """Whether there was anyone to signal."""
+def signal_group(group: int, number: int) -> bool:
+    """Send everyone in a process group a signal; whether there was anyone."""
     if not hasattr(os, "killpg"):
         return False
     try:

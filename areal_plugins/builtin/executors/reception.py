@@ -20,11 +20,16 @@ from areal_plugins.builtin.executors.worker import Body, LinkedWorker
 
 THREAD_VARIABLES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
 
-_SAME_HASHES = {"PYTHONHASHSEED": "0"}
+SAME_HASHES = {"PYTHONHASHSEED": "0"}
 """Sets of texts are in one order in all workers, which some data sets depend on; the caller's own value wins."""
 
 log = logging.getLogger(__name__)
 Arrival = asyncio.Future[tuple[Wire, Card]]
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """What limits the libraries that compute to so many threads."""
+    return {f"{library}_NUM_THREADS": str(threads) for library in THREAD_VARIABLES}
 
 
 class Reception:
@@ -60,9 +65,8 @@ class Reception:
 
     def variables(self, spec: WorkerSpec, outer: Mapping[str, str]) -> dict[str, str]:
         """The worker's environment in a place whose own is `outer`."""
-        threads = {f"{library}_NUM_THREADS": str(spec.place.threads) for library in THREAD_VARIABLES}
         own = {"PYTHONUNBUFFERED": "1", KEY_VARIABLE: self._key.hex()}
-        return {**_SAME_HASHES, **outer, **threads, **spec.environment, **own}
+        return {**SAME_HASHES, **outer, **thread_variables(spec.place.threads), **spec.environment, **own}
 
     async def receive(self, spec: WorkerSpec, body: Body) -> LinkedWorker:
         """The handle of the worker that was started in `body`, once its service answers.

@@ -22,10 +22,13 @@ class Stop:
         self._condition = condition
         self.asked: str | None = None
         self.cause: BaseException | None = None
+        self._wanted: str | None = None
         self._racing: list[asyncio.Task[Any]] = []
 
     def ask(self, reason: str, cause: BaseException | None = None) -> None:
         """Stop. Only the first reason counts."""
+        if cause is None:
+            self._wanted = self._wanted or reason
         if self.asked is not None:
             return
         self.asked, self.cause = reason, cause
@@ -36,6 +39,12 @@ class Stop:
     def fail(self, cause: BaseException) -> None:
         """Stop because of an error."""
         self.ask("failed", cause)
+
+    def overcome(self) -> None:
+        """The cause has been dealt with, and work may go on, unless somebody has asked for a stop meanwhile."""
+        self.asked = self.cause = None
+        if self._wanted is not None:
+            self.ask(self._wanted)
 
     async def race(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` returns; raises `Stopped`, with `work` cancelled, once the run is to stop."""

@@ -93,16 +93,16 @@ class Composition:
         """Completions that one engine works on at once."""
         return self.experiment.stages[0].spec.inference.max_concurrent
 
-    def trainer_plans(self, directory: str) -> list[TrainerPlan]:
-        """One a rank."""
+    def trainer_plan(self, worker: WorkerSpec, directory: str) -> TrainerPlan:
+        """For the rank `worker`."""
         stage = self.experiment.stages[0]
         spec, amp = stage.spec, stage.spec.training.amp
-        plan = TrainerPlan(
+        return TrainerPlan(
             component=self._ref(stage.trainer),
             transport=self.transport,
             model=directory,
             dtype=spec.model.dtype,
-            place=Place(),
+            place=worker.place,
             seed=self.experiment.seed,
             work=self._work("trainer"),
             lora=_lora(spec.model.lora),
@@ -111,7 +111,6 @@ class Composition:
             amp={"enabled": amp.enabled, "dtype": amp.dtype, "loss_scale": amp.loss_scale},
             memory_limit=spec.supervision.memory_limit,
         )
-        return [evolve(plan, place=worker.place) for worker in self.trainers(0)]
 
     def engine_plan(self, worker: WorkerSpec, directory: str, version: WeightVersion) -> EnginePlan:
         """For the engine `worker`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from attrs import evolve
 
 from areal_core.contexts import RunSummary
 from areal_core.data import WeightVersion
-from areal_core.errors import ArealError, CheckpointError, RunFailed
+from areal_core.errors import ArealError, CheckpointError, RunFailed, WorkerLost
 from areal_core.pipeline import checkpoint, dispatch, supervise
-from areal_core.pipeline.background import Stopped
+from areal_core.pipeline.background import Background, Stopped
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.control import Change
@@ -24,8 +24,10 @@ from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.elastic import Elastic
 from areal_core.pipeline.evaluate import Evaluator, flat
-from areal_core.pipeline.opening import open_executor, open_run
+from areal_core.pipeline.metrics import Dropped
+from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.pool import Seat
+from areal_core.pipeline.recovery import Recovery, Setback
 from areal_core.pipeline.run import Watcher
 from areal_core.pipeline.stopwatch import Stopwatch
 from areal_core.pipeline.supervise import Supervisor
@@ -55,12 +57,14 @@ class Controller:
         self._composition, self._resume = composition, resume
         began = PipelineState(model=str(warm_start.absolute()) if warm_start else "")
         self._state = began if resume is None else _resumed(resume, composition)
+        self._first = (resume, self._state)
         self._run = open_run(composition, self._state, watcher, hooks, provenance or {})
         self._executor = open_executor(composition, self._run.events)
         supervision = composition.experiment.stages[0].spec.supervision
         run = self._run
+        self._lasting = Background(run.stop)
         self._supervisor = Supervisor(
-            self._executor, run.background, run.condition, run.events, run.observers.failed,
+            self._executor, self._lasting, run.condition, run.events, run.observers.failed,
             supervise.persistence(supervision), supervise.checkup(supervision, run.events, composition.debug),
         )  # fmt: skip
         self._crew = Crew(composition, self._executor, self._supervisor, run.condition, self._join)
@@ -68,6 +72,9 @@ class Controller:
             self._crew.trainer, self._crew.engines, composition.route, run.background, run.condition, run.events,
             run.trace, self._committed, supervision.update_timeout,
         )  # fmt: skip
+        self._recovery = Recovery(
+            self._crew.trainer, self._weights, supervise.persistence(supervision), run.events, self._supervisor.mourn
+        )
         self._dispatcher = Dispatcher(
             self._crew.engines,
             self._crew.rollouts,
@@ -78,10 +85,11 @@ class Controller:
         )
         self._evaluator = Evaluator(run, self._dispatcher, len(composition.engines) * composition.slots)
         self._stopwatch = Stopwatch(run, self._crew, self._weights, composition.steps)
-        self._elastic = Elastic(self._crew, run.background, run.events)
+        self._elastic = Elastic(self._crew, self._lasting, run.events)
         self._stage: StageRun | None = None
         self._between: PipelineState | None = None
         self._evaluation: asyncio.Task[None] | None = None
+        self._attending: asyncio.Task[None] | None = None
         self._saved: Path | None = resume
         self._scores = list(self._state.scores)
 
@@ -113,16 +121,75 @@ class Controller:
             await self._close()
 
     async def _attempt(self) -> None:
-        """Everything up to the last step; whatever goes wrong on the way stops the run as its cause."""
+        """Everything up to the last step, going on from the last checkpoint whenever the trainer is lost."""
+        if await self._succeeds(self._start()):
+            while not await self._succeeds(self._train()) and (setback := self._setback()):
+                await self._succeeds(self._go_back(setback))
+
+    async def _succeeds(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Whether `work` came to its end; whatever goes wrong on the way stops the run as its cause."""
         try:
-            await self._start()
-            for program in self._composition.stages[_stage_of(self._state, self._composition) :]:
-                await self._run_stage(program)
-            await self._finish()
+            await work
         except Stopped:
-            pass
+            return False
         except Exception as error:
             self._run.stop.fail(error)
+            return False
+        return True
+
+    def _setback(self) -> Setback | None:
+        """How to get over what stopped the run, if that can be."""
+        stop = self._run.stop
+        try:
+            return self._recovery.judge(stop.cause)
+        except ArealError as error:
+            stop.cause = error
+            return None
+
+    async def _train(self) -> None:
+        """Every stage, from where the run stands."""
+        if self._crew.trainer.broken:
+            await self._run.stop.race(self._crew.restart_trainer())
+        self._recovery.began(self._state.step, self._state.incarnation)
+        self._attending = self._run.background.spawn(self._attend())
+        for program in self._composition.stages[_stage_of(self._state, self._composition) :]:
+            await self._run_stage(program)
+        await self._finish()
+
+    async def _attend(self) -> None:
+        """Be there when the trainer is lost, whatever everyone else waits for."""
+        raise WorkerLost(self._crew.trainer.name, await self._crew.trainer.lost())
+
+    async def _go_back(self, setback: Setback) -> None:
+        """Give up what is under way, and stand where a resume of the run would begin."""
+        run, lost = self._run, self._run.events.step
+        await self._give_up(setback.cause)
+        run.stop.overcome()
+        stage, self._stage, self._between = self._stage, None, None
+        self._resume, state = await self._last_good()
+        self._state = evolve(state, incarnation=self._state.incarnation + 1)
+        if stage is not None:
+            stage.discard(setback.cause, kept={group.sequence for group in state.buffered})
+        dropped = evolve(run.tally.dropped.get(setback.cause, Dropped()))
+        rewind(run, self._state)
+        self._scores = [(step, figures) for step, figures in self._scores if step <= state.step]
+        await self._weights.forget()
+        self._recovery.went_back(setback, lost - state.step, dropped)
+        await run.stop.race(asyncio.sleep(setback.wait))
+
+    async def _give_up(self, cause: str) -> None:
+        """End all that belongs to the training that ended. Engines and rollout workers live on."""
+        if self._stage is not None:
+            await self._stage.close(cause)
+        await self._run.background.cancel()
+        self._evaluation = None
+
+    async def _last_good(self) -> tuple[Path | None, PipelineState]:
+        """The newest checkpoint of this run that can be read, and what it holds; else how the run began."""
+        if self._saved is None:
+            return self._first
+        path = await asyncio.to_thread(checkpoint.latest, self._composition.folder)
+        return path, await asyncio.to_thread(checkpoint.read, path, self._composition.identity())
 
     async def _start(self) -> None:
         run, state = self._run, self._state
@@ -135,7 +202,7 @@ class Controller:
         run = self._run
         run.watcher.phase(f"stage {program.name}")
         await run.stop.race(self._begin_stage(program))
-        if program.evaluation.before and self._state.step == 0:
+        if program.evaluation.before and self._state.step == 0 and not self._scores:
             await run.stop.race(self._evaluate(program, 0))
         await self._enter(program)
         while self._now.step < program.last:
@@ -222,6 +289,8 @@ class Controller:
         program = self._composition.stages[-1]
         await self._save(self._state)
         self._stage = self._between = None
+        if self._attending is not None:
+            self._attending.cancel()  # from here on nobody needs the trainer
         if program.evaluation.after:
             self._run.watcher.phase("evaluating")
             await self._run.stop.race(self._evaluate(program, self._state.step))
@@ -244,7 +313,7 @@ class Controller:
         if self._stage is not None:
             state, sound = self._stage.state(), sound and self._stage.sound
             await self._stage.close("stopped")
-        if state is None or not sound or (self._stage is None and state.step == 0):
+        if state is None or not sound or self._crew.trainer.broken or (self._stage is None and state.step == 0):
             return
         self._run.watcher.phase("saving a checkpoint")
         try:
@@ -297,6 +366,7 @@ class Controller:
 
     async def _close(self) -> None:
         run = self._run
+        await self._lasting.cancel()
         await run.background.cancel()
         await self._executor.close()
         await asyncio.to_thread(run.observers.close, OBSERVERS_GRACE)

@@ -6,15 +6,16 @@ import asyncio
 from contextlib import suppress
 
 from areal_core.data import WeightVersion
-from areal_core.errors import WorkerLost
+from areal_core.errors import RemoteError, WorkerLost
 from areal_core.pipeline.background import together
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.pool import Pool, Seat
-from areal_core.pipeline.supervise import Bring, Supervisor
+from areal_core.pipeline.supervise import GRACE, Bring, Supervisor
 from areal_core.pipeline.tasks import Source
 from areal_core.protocols import Executor
 from areal_core.workers.group import WorkerGroup
+from areal_core.workers.plans import EnvironmentPlan
 
 
 class Crew:
@@ -25,12 +26,14 @@ class Crew:
     ) -> None:
         """`join` lets an engine that is set up serve, the first time and whenever it was restarted."""
         self._composition, self._supervisor, self._condition, self._join = composition, supervisor, condition, join
-        self.trainer = WorkerGroup("trainer", executor, composition.trainers)
+        supervision = composition.experiment.stages[0].spec.supervision
+        self.trainer = WorkerGroup("trainer", executor, composition.trainers, supervision.train_timeout)
         self.engines = Pool(composition.engines, condition, whole=composition.route.collective)
         self.rollouts = Pool(composition.rollouts, condition)
         self._directory = ""
         self._version = WeightVersion()
         self._program = composition.stages[0]
+        self._equipped: tuple[EnvironmentPlan, ...] | None = self._program.environments
 
     @property
     def slots(self) -> int:
@@ -40,9 +43,22 @@ class Crew:
     async def start(self, version: WeightVersion, model: str = "") -> None:
         """Start everyone at the same time; `model` is a directory to use instead of the spec's model."""
         await together([self.trainer.start(), self._supervisor.start(self._others)])
-        self._supervisor.require(self.trainer)
         self._directory = model or await self.trainer.ranks[0].call("materialize", self._composition.model)
         await together([self._bring_trainer(), self._bring_others(version)])
+
+    async def restart_trainer(self) -> None:
+        """End what is left of the trainer's ranks and bring up new ones, which have begun no stage.
+
+        Raises:
+            WorkerLost: they did not come up.
+
+        """
+        await self.trainer.restart(GRACE)
+        try:
+            await self._bring_trainer()
+        except RemoteError as error:
+            self.trainer.kill(f"it did not come back: {error}")
+            raise WorkerLost(self.trainer.name, str(error)) from error
 
     async def start_engines(self, version: WeightVersion, model: str) -> None:
         """Start engines and rollout workers alone, on the model in the directory `model`."""
@@ -64,7 +80,7 @@ class Crew:
 
     async def let_go(self, engine: Seat, grace: float) -> None:
         """End an engine once it has finished what it works on; what takes longer than `grace` is done by others."""
-        self.engines.seats.remove(engine)
+        self.engines.remove(engine)
         engine.ready = False
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
@@ -73,10 +89,12 @@ class Crew:
 
     async def begin(self, program: StageProgram) -> None:
         """Give the rollout workers the environments of the next stage; nothing may be under way."""
-        before, self._program = self._program, program
-        if program.environments != before.environments:
+        self._program = program
+        if program.environments != self._equipped:
+            self._equipped = None  # as long as only some of them have changed over
             await together([self._equip(seat) for seat in self.rollouts.ready])
-            await self._condition.until(lambda: bool(self.rollouts.ready))
+            await self._condition.until(lambda: self.rollouts.serves)
+            self._equipped = program.environments
 
     async def sources(self, split: str) -> list[Source]:
         """The stage's environments with the sizes of their `split`."""
@@ -96,8 +114,8 @@ class Crew:
         return [*self.engines.seats, *self.rollouts.seats]
 
     async def _bring_trainer(self) -> None:
-        plans = self._composition.trainer_plans(self._directory)
-        await together([rank.call("setup", plan) for rank, plan in zip(self.trainer.ranks, plans, strict=True)])
+        plan = self._composition.trainer_plan
+        await self.trainer.call_each("setup", [(plan(rank.spec, self._directory),) for rank in self.trainer.ranks])
 
     async def _bring_engine(self, seat: Seat) -> None:
         await seat.worker.call("setup", self._composition.engine_plan(seat.spec, self._directory, self._version))

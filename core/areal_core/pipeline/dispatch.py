@@ -124,9 +124,9 @@ class Dispatcher:
 
     def can(self, mode: str = "generate") -> bool:
         """Whether an order would be sent at once."""
-        if not self._rollouts.ready:
+        if not self._rollouts.serves:
             return False
-        return mode != "generate" or (bool(self._engines.ready) and not self._swapping())
+        return mode != "generate" or (self._engines.serves and not self._swapping())
 
     async def run(
         self,

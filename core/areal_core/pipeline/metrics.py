@@ -50,6 +50,13 @@ class Dropped:
         self.units += sum(lengths)
         self.longest = max(self.longest, *lengths)
 
+    def join(self, other: Dropped) -> None:
+        """All of `other` as well."""
+        self.groups += other.groups
+        self.trajectories += other.trajectories
+        self.units += other.units
+        self.longest = max(self.longest, other.longest)
+
 
 @define
 class Tally:
@@ -61,6 +68,16 @@ class Tally:
     def copy(self) -> Tally:
         """As it is now."""
         return Tally(evolve(self.totals), {cause: evolve(dropped) for cause, dropped in self.dropped.items()})
+
+    def rewind(self, before: Tally, *, told: bool) -> None:
+        """Count as in the state `before`; what was drawn since stays drawn, and what was dropped dropped.
+
+        `told`: what `before` had dropped was told of in a step that is forgotten, and is told of again.
+        """
+        self.totals.generated = max(self.totals.generated, before.totals.generated)
+        self.totals.trained = before.totals.trained
+        for cause, dropped in before.dropped.items() if told else ():
+            self.dropped.setdefault(cause, Dropped()).join(dropped)
 
     def collected(self, group: TrajectoryGroup) -> None:
         """A group came back from its rollout."""
@@ -104,12 +121,14 @@ def _rewards_by_environment(batch: Batch) -> dict[str, float]:
 
 def _lags(step: int, trajectories: Iterable[Trajectory]) -> dict[str, float]:
     """Mean over the drawn units, and the largest, of the batch's step less the version's."""
-    versions = np.concatenate([t.columns["versions"][t.columns["mask"].astype(bool)] for t in trajectories])
-    drawn, counts = np.unique(versions[versions != NO_VERSION], return_counts=True)
+    chosen = list(trajectories)
+    versions = np.concatenate([trajectory.columns["versions"] for trajectory in chosen])
+    learned = np.concatenate([trajectory.columns["mask"] for trajectory in chosen]) != 0
+    drawn = versions[learned & (versions != NO_VERSION)]
     if not drawn.size:
         return {"lag/mean": 0.0, "lag/max": 0.0}
-    lags = step - np.array([WeightVersion.from_code(int(code)).step for code in drawn])
-    return {"lag/mean": float((lags * counts).sum() / counts.sum()), "lag/max": float(lags.max())}
+    lags = step - WeightVersion.steps_of(drawn)
+    return {"lag/mean": float(lags.sum() / lags.size), "lag/max": float(lags.max())}
 
 
 def score_parts(trajectories: Iterable[Trajectory]) -> dict[str, float]:

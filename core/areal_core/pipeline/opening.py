@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pluggy
 
 from areal_core.contexts import ExecutorContext, RunInfo, TrackerContext
+from areal_core.local import is_local
 from areal_core.pipeline import checkpoint
 from areal_core.pipeline.background import Background, Stop
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
+from areal_core.pipeline.metrics import Tally
 from areal_core.pipeline.observers import Observers
 from areal_core.pipeline.run import Run, Watcher
 from areal_core.pipeline.rundir import RunDirectory
 from areal_core.pipeline.trace import Trace
 from areal_core.protocols import Executor, Tracker
-from areal_core.spec.experiment import Selected
+from areal_core.spec.experiment import Experiment, Selected
 from areal_core.spec.secrets import shown
 from areal_core.workers.build import build, make_ref
+from areal_core.workers.service import ROLES
 
 
 def open_run(
@@ -35,12 +38,10 @@ def open_run(
     """The run directory and all that the run's parts share; for a run that resumes in `state`."""
     experiment, loop = composition.experiment, asyncio.get_running_loop()
     directory = RunDirectory(composition.folder, state.step)
-    checkpoint.abandon(directory.checkpoints, state.step)
     spec = shown(experiment.resolved, experiment.origins)
     directory.describe(spec, provenance)
     trace = Trace(loop.time, composition.folder / "trace.json", state.elapsed)
     events = Events(lambda event: directory.event(event, trace.elapsed), watcher.happened)
-    events.step = state.step
     info = RunInfo(experiment.name, composition.folder, experiment.seed, spec)
 
     def report(observer: str, problem: str) -> None:
@@ -49,7 +50,7 @@ def open_run(
     trackers = [(f"tracker/{t.name}", _tracker(t, composition, info)) for t in experiment.trackers]
     condition = Condition()
     stop = Stop(condition)
-    return Run(
+    run = Run(
         info=info,
         directory=directory,
         condition=condition,
@@ -59,8 +60,18 @@ def open_run(
         observers=Observers(info, hooks, trackers, report, inline=composition.debug),
         trace=trace,
         watcher=watcher,
-        tally=state.tally,
+        tally=Tally(),
     )
+    rewind(run, state)
+    return run
+
+
+def rewind(run: Run, state: PipelineState) -> None:
+    """Let the run stand at `state`, whatever it has written and counted beyond; events are kept."""
+    run.directory.rewind(state.step)
+    checkpoint.abandon(run.directory.checkpoints, state.step)
+    run.tally.rewind(state.tally, told=run.events.step != state.step)
+    run.events.step = state.step
 
 
 def _add_observer_event(events: Events, observer: str, problem: str) -> None:
@@ -83,8 +94,23 @@ def open_executor(composition: Composition, events: Events | None = None, trains
         logs=composition.folder / "logs",
         files=experiment.files,
         heartbeat=experiment.stages[0].spec.supervision.heartbeat_timeout,
+        modules=tuple(dict.fromkeys(_modules(experiment))),
         workers=(*(composition.trainers(0) if trains else ()), *composition.engines, *composition.rollouts),
         report=lambda text: None if events is None else events.add("start-waits", text),
     )
     executor: Executor = build(make_ref(experiment.executor, experiment.files), context)
     return executor
+
+
+def _modules(experiment: Experiment) -> Iterator[str]:
+    """Where the code of the workers' components is, but for what the spec brings along in files of its own."""
+    yield from (service.partition(":")[0] for service in ROLES.values())
+    for stage in experiment.stages:
+        spec = stage.spec
+        parts = [stage.model, stage.transport, stage.objective, stage.optimizer]
+        parts += [stage.trainer] if spec.training.python is None else []
+        parts += [stage.engine] if spec.inference.python is None else []
+        for entry in stage.environments:
+            parts += [entry.environment, *([entry.reward] if entry.reward else [])]
+        modules = (part.component.factory.partition(":")[0] for part in parts)
+        yield from (module for module in modules if not is_local(module))

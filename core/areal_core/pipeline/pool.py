@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from attrs import define
+from attrs import define, field
 
 from areal_core.contexts import WorkerSpec
 from areal_core.errors import WorkerLost
 from areal_core.pipeline.condition import Condition
+from areal_core.pipeline.ranking import Ranking
 from areal_core.protocols import Worker
 
 
@@ -18,7 +19,7 @@ from areal_core.protocols import Worker
 class Seat:
     """A place for one worker: who holds it now, the trajectories it works on, and how often it was replaced.
 
-    `fault` is why its worker was ended from here.
+    `fault` is why its worker was ended from here; `lighter` is told when its load falls.
     """
 
     spec: WorkerSpec
@@ -27,6 +28,7 @@ class Seat:
     load: int = 0
     restarts: int = 0
     fault: str = ""
+    lighter: Callable[[Seat], None] = field(default=lambda seat: None, repr=False)
 
     @property
     def worker(self) -> Worker:
@@ -56,6 +58,7 @@ class Seat:
             yield self.worker
         finally:
             self.load -= load
+            self.lighter(self)
 
 
 class Pool:
@@ -65,23 +68,42 @@ class Pool:
     """
 
     def __init__(self, specs: Sequence[WorkerSpec], condition: Condition, whole: bool = False) -> None:
-        self.seats = [Seat(spec) for spec in specs]
+        self.seats: list[Seat] = []
         self.whole = whole
         self._condition = condition
+        self._ranking: Ranking[Seat] = Ranking(())
+        for spec in specs:
+            self.add(Seat(spec))
 
     @property
     def ready(self) -> list[Seat]:
         """Those that serve."""
         return [seat for seat in self.seats if seat.ready]
 
+    @property
+    def serves(self) -> bool:
+        """Whether any of them does."""
+        return any(seat.ready for seat in self.seats)
+
+    def add(self, seat: Seat) -> None:
+        """One more, after all others."""
+        self.seats.append(seat)
+        self._ranking.add(seat)
+        seat.lighter = self._ranking.lighter
+
+    def remove(self, seat: Seat) -> None:
+        """It gets no more work, and is not counted any more."""
+        self.seats.remove(seat)
+        self._ranking.remove(seat)
+
     def lightest(self) -> Seat:
         """Where the next work goes; raises `ValueError` when none is ready."""
-        return min(self.ready, key=lambda seat: seat.load)
+        return self._ranking.first()
 
     async def ask(self, method: str, *args: Any) -> Any:
         """What any of them answers; one that is lost meanwhile is not the last that is asked."""
         while True:
-            await self._condition.until(lambda: bool(self.ready))
+            await self._condition.until(lambda: self.serves)
             seat = self.lightest()
             worker = seat.worker
             try:

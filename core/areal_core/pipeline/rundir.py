@@ -10,13 +10,14 @@ import json
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from attrs import asdict
 
-from areal_core.data import NO_VERSION, Batch, Trajectory, TrajectoryGroup, WeightVersion
+from areal_core.data import Batch, Trajectory, TrajectoryGroup, WeightVersion
 from areal_core.pipeline.events import Event
 from areal_core.spec.secrets import without_secrets
 
@@ -27,18 +28,20 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RunDirectory:
-    """Where a run is written. A run that goes on from step `step` forgets what came after it."""
+    """Where a run is written. A run that goes on from step `step` forgets what came after it, but for events."""
 
     def __init__(self, path: Path, step: int = 0) -> None:
         self.path = path
         for folder in ("checkpoints", "logs", "trajectories"):
             (path / folder).mkdir(parents=True, exist_ok=True)
-        self.metrics = Lines(path / "metrics.jsonl", step)
-        self.timings = Lines(path / "timings.jsonl", step)
-        self.evaluations = Lines(path / "evaluations.jsonl", step)
         self.events = Lines(path / "events.jsonl")
         self._trajectories: Lines | None = None
-        self._cut_trajectories(step)
+        self._open(step)
+
+    def rewind(self, step: int) -> None:
+        """Go on from `step` another way."""
+        self._close_steps()
+        self._open(step)
 
     @property
     def checkpoints(self) -> Path:
@@ -85,7 +88,17 @@ class RunDirectory:
 
     def close(self) -> None:
         """Close the files."""
-        for lines in (self.metrics, self.timings, self.evaluations, self.events):
+        self._close_steps()
+        self.events.close()
+
+    def _open(self, step: int) -> None:
+        self.metrics = Lines(self.path / "metrics.jsonl", step)
+        self.timings = Lines(self.path / "timings.jsonl", step)
+        self.evaluations = Lines(self.path / "evaluations.jsonl", step)
+        self._cut_trajectories(step)
+
+    def _close_steps(self) -> None:
+        for lines in (self.metrics, self.timings, self.evaluations):
             lines.close()
         self._close_trajectories()
 
@@ -101,6 +114,7 @@ class RunDirectory:
     def _close_trajectories(self) -> None:
         if self._trajectories is not None:
             self._trajectories.close()
+            self._trajectories = None
 
 
 class Lines:
@@ -142,16 +156,19 @@ def _group_line(group: TrajectoryGroup, step: int) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=256)
+def _version(code: int) -> str:
+    return str(WeightVersion.from_code(code))
+
+
 def _trajectory_line(trajectory: Trajectory) -> dict[str, Any]:
-    codes = trajectory.columns["versions"]
-    drawn = codes[codes != NO_VERSION]
     return {
         "member": trajectory.member,
         "reward": trajectory.reward,
         "scores": dict(trajectory.scores),
         "finish": trajectory.finish,
         "length": trajectory.trained_units,
-        "version": str(WeightVersion.from_code(int(drawn.min()))) if drawn.size else None,
+        "version": None if trajectory.oldest is None else _version(trajectory.oldest),
         "answer": trajectory.answer,
     }
 

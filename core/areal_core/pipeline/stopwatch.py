@@ -41,6 +41,7 @@ class Stopwatch:
 
     def begin(self) -> None:
         """Training begins, or goes on after something else."""
+        self._writing = None
         totals = self._run.tally.totals
         self._marks.clear()
         self._marks.append(_Mark(self._run.trace.now(), 0, totals.trained, 0.0, 0.0))

@@ -13,9 +13,8 @@ from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
 from areal_core.pipeline.health import HUNG, Checkup, manner
 from areal_core.pipeline.pool import Pool, Seat
-from areal_core.protocols import Executor, Worker
+from areal_core.protocols import Executor
 from areal_core.spec.model import SupervisionSpec
-from areal_core.workers.group import WorkerGroup
 
 GRACE = 10.0
 """Seconds that a worker gets to end by itself."""
@@ -25,8 +24,6 @@ LONGEST_WAIT = 60.0
 
 Bring = Callable[[Seat], Awaitable[None]]
 """Makes a worker that has just started fit to serve, and its seat `ready`."""
-
-Required = Worker | WorkerGroup
 
 Told = Callable[[str, str], None]
 """Called with a lost worker's name and the reason."""
@@ -100,13 +97,9 @@ class Supervisor:
             if seat.held is not None:
                 seat.held.kill()
             raise
-        pool.seats.append(seat)
+        pool.add(seat)
         self.keep(pool, seat, bring)
         self._condition.changed()
-
-    def require(self, worker: Required) -> None:
-        """Watch a worker or group that cannot be replaced: losing it stops the run."""
-        self._background.spawn(self._require(worker))
 
     def keep(self, pool: Pool, seat: Seat, bring: Bring) -> None:
         """Watch a worker that serves in `pool`, and replace it when it is lost.
@@ -130,11 +123,6 @@ class Supervisor:
         await self._hire(seat)
         await self.settle(seat, bring)
 
-    async def _require(self, worker: Required) -> None:
-        reason = await worker.lost()
-        self._mourn(worker.name, reason)
-        raise WorkerLost(worker.name, reason)
-
     async def _keep(self, pool: Pool, seat: Seat, bring: Bring) -> None:
         clock = asyncio.get_running_loop().time
         while seat in pool.seats:
@@ -143,7 +131,7 @@ class Supervisor:
             seat.ready, reason = False, seat.fault or killed
             if clock() - since >= self._persistence.forgive_after:
                 seat.restarts = 0
-            self._mourn(seat.name, reason)
+            self.mourn(seat.name, reason)
             if seat in pool.seats:
                 await self._replace(pool, seat, bring, reason)
 
@@ -180,13 +168,14 @@ class Supervisor:
         error = WorkerLost(seat.name, f"{reason}; it was restarted {seat.restarts} times before")
         if pool.whole or pool.seats == [seat]:
             raise error
-        pool.seats.remove(seat)
+        pool.remove(seat)
         others = len(pool.seats)
         text = f"{error}; the run goes on with the other {others}"
         self._events.add("worker-given-up", text, "error", worker=seat.name, reason=reason, others=others)
         self._condition.changed()
 
-    def _mourn(self, worker: str, reason: str) -> None:
+    def mourn(self, worker: str, reason: str) -> None:
+        """Tell everyone that a worker is lost."""
         self._lost(worker, reason)
         self._told(worker, reason)
         self._condition.changed()

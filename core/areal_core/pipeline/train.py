@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container
 
-from areal_core.data import Batch, WeightVersion
+from areal_core.data import Batch, TrajectoryGroup, WeightVersion
 from areal_core.pipeline.buffer import Buffer
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import StageProgram
@@ -100,25 +101,31 @@ class StageRun:
             self._admission.cancel()
         await self._rollouts.cancel(cause)
 
-    def discard(self, cause: str) -> None:
-        """Count as dropped what is finished and will not be trained on."""
-        for group in self._buffer.groups:
-            self._run.tally.drop(cause, len(group.trajectories), group)
+    def discard(self, cause: str, kept: Container[int] = ()) -> None:
+        """Count as dropped what is finished and will not be trained on; not the groups `kept`, by sequence."""
+        for group in self._finished:
+            if group.sequence not in kept:
+                self._run.tally.drop(cause, len(group.trajectories), group)
 
     def state(self) -> PipelineState:
         """What a checkpoint holds of it now."""
-        in_hand = self._in_hand.groups if self._in_hand else ()
         return PipelineState(
             step=self._step,
             incarnation=self._state.incarnation,
             stage=self._program.name,
             drawn=self._sampler.drawn,
-            buffered=tuple(sorted((*self._buffer.groups, *in_hand), key=lambda group: group.sequence)),
+            buffered=self._finished,
             under_way=self._rollouts.under_way,
             tally=self._run.tally.copy(),
             elapsed=self._run.trace.elapsed,
             model=self._state.model,
         )
+
+    @property
+    def _finished(self) -> tuple[TrajectoryGroup, ...]:
+        """In order of submission, a batch that was not trained on to its end among them."""
+        in_hand = self._in_hand.groups if self._in_hand else ()
+        return tuple(sorted((*self._buffer.groups, *in_hand), key=lambda group: group.sequence))
 
     async def _hand_over(self) -> None:
         """Publish the weights, unless no engine needs them before the next evaluation."""

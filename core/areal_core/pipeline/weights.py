@@ -50,8 +50,10 @@ class Weights:
 
     Admission is held (`swapping`) for the swap alone. An engine that fails its swap is ended, and
     comes back through `join` with the current version: no engine that serves has another one.
+    One that has not fetched a version, or swapped it in, after `timeout` seconds is ended as well.
+
     Once a collective exchange broke off, `sound` is False: its other ends, the trainer among them,
-    may wait in it for ever and must be asked nothing more.
+    may wait in it for ever and must be asked nothing more. `broke` is what ended it.
     """
 
     def __init__(
@@ -71,10 +73,13 @@ class Weights:
         self._background, self._condition, self._events, self._trace = background, condition, events, trace
         self._told, self._timeout = committed, timeout
         self._offer: WeightOffer | None = None
+        self._coming: WeightOffer | None = None
+        self._orphaned = False
         self._lock = asyncio.Lock()
         self._spreading: asyncio.Task[None] | None = None
         self.swapping = False
         self.sound = True
+        self.broke: Exception | None = None
         self.passage = Passage()
 
     @property
@@ -102,23 +107,54 @@ class Weights:
             await asyncio.shield(self._spreading)
 
     async def join(self, seat: Seat) -> None:
-        """Give a new engine the version that the others serve, then let it serve."""
-        async with self._lock:
-            if self._offer is not None:
-                if self._route.collective:
-                    raise WorkerLost(seat.name, f"{self._route.transport} cannot take in an engine that starts later")
-                await self._ask((seat, seat.worker), "prepare", self._offer)
-                await self._ask((seat, seat.worker), "commit", self._offer.version)
-            seat.ready = True
-            self._condition.changed()
+        """Give a new engine the version that the others serve, then let it serve.
+
+        While there is no trainer, it waits for the next one's first version.
+        """
+        while True:
+            await self._condition.until(lambda: self._route.collective or not self._orphaned)
+            async with self._lock:
+                offer = self._offer
+                try:
+                    await self._take_in(seat, offer)
+                except RemoteError:
+                    if self._offer is offer:
+                        raise
+                    continue  # its trainer is gone, and the version with it
+                seat.ready = True
+                self._condition.changed()
+                return
+
+    async def forget(self) -> None:
+        """The trainer that made all this is gone, or will make other weights of the same steps.
+
+        Nothing of it is fetched any more. What engines serve stays, for nobody, until the next version. After a
+        collective exchange that broke off they may be stuck, and are replaced. Nothing may be under way.
+        """
+        coming, self._coming, self._offer, self._spreading = self._coming, None, None, None
+        self._orphaned = True
+        if not self.sound:
+            for seat, engine in self._serving():
+                seat.end(engine, "an exchange of weights broke off")
+            self.sound, self.broke = True, None
+        elif coming is not None:
+            await _on_all([self._ask(serving, "discard", coming.version) for serving in self._serving()])
+
+    async def _take_in(self, seat: Seat, offer: WeightOffer | None) -> None:
+        if offer is None:
+            return
+        if self._route.collective:
+            raise WorkerLost(seat.name, f"{self._route.transport} cannot take in an engine that starts later")
+        await self._ask((seat, seat.worker), "prepare", offer)
+        await self._ask((seat, seat.worker), "commit", offer.version)
 
     async def _spread(self, offer: WeightOffer, published: float) -> None:
         async with self._lock:
-            began = self._trace.now()
+            began, self._coming = self._trace.now(), offer
             engines = await self._prepare(self._serving(), offer)
             prepared = self._trace.span("prepare", "weights", began, version=str(offer.version))
             held = await self._commit(engines, offer.version)
-            old, self._offer = self._offer, offer
+            old, self._offer, self._coming = self._offer, offer, None
             self.passage = Passage(offer.version, published, prepared, held)
         self._finish(offer.version)
         if old is not None:
@@ -132,7 +168,7 @@ class Weights:
         outcomes = await _on_all([self._fetch(serving, offer) for serving in engines])
         errors = [error for error in outcomes if isinstance(error, RemoteError)]
         if errors:
-            await _on_all([engine.call("discard", offer.version) for _, engine in engines])
+            await _on_all([self._ask(serving, "discard", offer.version) for serving in engines])
             raise errors[0]
         return [serving for serving, outcome in zip(engines, outcomes, strict=True) if outcome is None]
 
@@ -190,6 +226,8 @@ class Weights:
 
         """
         offer = WeightOffer(version, self._route.transport, self._route.mechanism)
+        if self._orphaned:
+            await self._condition.until(lambda: all(seat.ready for seat in self._engines.seats))
         async with self._lock:
             for seat in self._engines.seats:
                 if not seat.ready:
@@ -197,8 +235,11 @@ class Weights:
             began = self._trace.now()
             self.swapping, self.sound = True, False
             try:
-                receiving = [self._receive(engine, offer) for _, engine in self._serving()]
+                receiving = [self._receive(serving, offer) for serving in self._serving()]
                 await together([self._trainer.call("publish", version), *receiving])
+            except (RemoteError, WorkerLost) as error:
+                self.broke = error
+                raise
             finally:
                 self.swapping = False
             self.sound = True
@@ -206,11 +247,12 @@ class Weights:
             self._offer, self.passage = offer, Passage(version, held, 0.0, held)
         self._finish(version)
 
-    async def _receive(self, engine: Worker, offer: WeightOffer) -> None:
-        await engine.call("prepare", offer)
-        await engine.call("commit", offer.version)
+    async def _receive(self, serving: Serving, offer: WeightOffer) -> None:
+        await self._ask(serving, "prepare", offer)
+        await self._ask(serving, "commit", offer.version)
 
     def _finish(self, version: WeightVersion) -> None:
+        self._orphaned = False
         self._told(version)
         self._condition.changed()
 

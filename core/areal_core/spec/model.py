@@ -259,6 +259,7 @@ class SupervisionSpec:
     forgive_after: float = _doc("Seconds of service after which a worker's restarts no longer count.", 300.0, gt=0)
     start_timeout: float = _doc("Seconds an engine or rollout worker may take until it serves.", 1800.0, gt=0)
     update_timeout: float = _doc("Seconds an engine may take to fetch a version, and to swap it in.", 600.0, gt=0)
+    train_timeout: float | None = _doc("Seconds one call of the trainer may take; null is no limit.", 3600.0, gt=0)
     memory_limit: float | None = _doc("Share of its memory above which a worker makes room.", 0.9, gt=0, le=1)
     task_retries: int = _doc("Times a failed rollout is tried again.", 2, ge=0)
     max_failed_share: float = _doc("Share of recent tasks that may fail.", 0.2, ge=0, le=1)

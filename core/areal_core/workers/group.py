@@ -18,12 +18,18 @@ SETTLE = 5.0
 
 
 class WorkerGroup:
-    """A process group as one worker. Calls go to every rank, streams to rank 0."""
+    """A process group as one worker. Calls go to every rank, streams to rank 0.
 
-    def __init__(self, name: str, executor: Executor, specs: Specs) -> None:
+    A call that has not returned after `timeout` seconds, where it names no other, is taken for a
+    deadlock: the group counts as hung. Once `broken`, of `fault`, it serves no more until `restart`.
+    """
+
+    def __init__(self, name: str, executor: Executor, specs: Specs, timeout: float | None = None) -> None:
         self.name = name
-        self._executor, self._specs = executor, specs
+        self._executor, self._specs, self._timeout = executor, specs, timeout
         self._lives = 0
+        self.fault = ""
+        self.broken = False
         self.ranks: tuple[Worker, ...] = ()
         # Rank 0 speaks for the group.
         self.spec: WorkerSpec
@@ -38,6 +44,7 @@ class WorkerGroup:
 
         """
         specs, self._lives = self._specs(self._lives), self._lives + 1
+        self.broken, self.fault = False, ""
         started = await asyncio.gather(*map(self._executor.start, specs), return_exceptions=True)
         self.ranks = tuple(rank for rank in started if not isinstance(rank, BaseException))
         for failure in started:
@@ -60,11 +67,21 @@ class WorkerGroup:
         """Call every rank; all results, by rank.
 
         Raises:
+            WorkerLost: a rank was lost, or did not return in time; the group is killed.
             What the first rank to fail raised. When others cannot return any more, the group is killed.
 
         """
-        calls = [rank.call(method, *args, timeout=timeout) for rank in self.ranks]
-        return await self._together(calls)
+        return await self.call_each(method, [args] * len(self.ranks), timeout)
+
+    async def call_each(self, method: str, args: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Any]:
+        """The same with arguments for each rank."""
+        limit = self._timeout if timeout is None else timeout
+        calls = [rank.call(method, *own, timeout=limit) for rank, own in zip(self.ranks, args, strict=True)]
+        try:
+            return await self._together(calls)
+        except TimeoutError as error:
+            self.kill(f"hung: {method} did not return within {limit:g} s")
+            raise WorkerLost(self.name, self.fault) from error
 
     def stream(self, method: str, *args: Any) -> AsyncIterator[Any]:
         """What rank 0 yields."""
@@ -76,8 +93,8 @@ class WorkerGroup:
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             first = next(rank for rank, wait in zip(self.ranks, waits, strict=True) if wait.done())
-            self.kill()
-            return f"{first.name}: {await first.lost()}"
+            self.kill(_of_rank(first, await first.lost()))
+            return self.fault
         finally:
             await _cancel(waits)
 
@@ -85,8 +102,9 @@ class WorkerGroup:
         """Ask every rank to end, then make it."""
         await asyncio.gather(*(rank.stop(grace) for rank in self.ranks))
 
-    def kill(self) -> None:
-        """End every rank now."""
+    def kill(self, fault: str = "killed") -> None:
+        """End every rank now; the first `fault` is what the group is said to be lost of."""
+        self.broken, self.fault = True, self.fault or fault
         for rank in self.ranks:
             rank.kill()
 
@@ -98,14 +116,38 @@ class WorkerGroup:
         tasks = [asyncio.create_task(call) for call in calls]
         try:
             done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            errors = [error for task in tasks if task in done and (error := task.exception()) is not None]
-            if not errors:
+            failed = next((task for task in tasks if task in done and task.exception()), None)
+            if failed is None:
                 return [task.result() for task in tasks]
-            if isinstance(errors[0], WorkerLost) or not await _settled(pending):
-                self.kill()
-            raise errors[0]
+            error = await self._judge(failed, tasks, pending)
+            raise error
         finally:
             await _cancel(tasks)
+
+    async def _judge(
+        self, failed: asyncio.Task[Any], tasks: Sequence[asyncio.Task[Any]], pending: set[asyncio.Task[Any]]
+    ) -> BaseException:
+        """What is raised when a rank's call `failed`: the loss of one, if there was any, else its error.
+
+        A rank whose peer is gone fails in a collective, often before that end is noticed.
+        """
+        returned = isinstance(failed.exception(), WorkerLost | TimeoutError) or await _settled(pending)
+        lost = next((task for task in tasks if isinstance(_error(task), WorkerLost)), None)
+        error = _error(lost or failed)
+        assert error is not None
+        if lost is not None or not returned:
+            self.kill(_of_rank(self.ranks[tasks.index(lost or failed)], getattr(error, "reason", str(error))))
+        return error if lost is None else WorkerLost(self.name, self.fault)
+
+
+def _error(task: asyncio.Task[Any]) -> BaseException | None:
+    return task.exception() if task.done() else None
+
+
+def _of_rank(rank: Worker, reason: str) -> str:
+    """A group's reason from a rank's; that of a hung one begins with `hung:`."""
+    hung = "hung: "
+    return f"{hung}{rank.name}: {reason.removeprefix(hung)}" if reason.startswith(hung) else f"{rank.name}: {reason}"
 
 
 async def _settled(calls: set[asyncio.Task[Any]]) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import ctypes
 import logging
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,6 +20,8 @@ ORPHAN_GRACE = 5.0
 
 LAST_LOOK = 0.2
 """Seconds to wait at the exit for the lifeline's end: the link's may have come just before it."""
+
+_PR_SET_PDEATHSIG = 1
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +37,7 @@ class Lifeline:
         self._over, self._loop = over, asyncio.get_running_loop()
         self._sockets = sockets
         self._broken = False
+        wake_as_orphan()
         atexit.register(self._sweep)  # the first to be registered runs last
         threading.Thread(target=self._watch, name="lifeline", daemon=True).start()
 
@@ -53,6 +58,12 @@ class Lifeline:
             with suppress(OSError):  # other workers still have their sockets there
                 socket.parent.rmdir()
         _kill_group()
+
+
+def wake_as_orphan() -> None:
+    """Have this process continued when its parent ends: while it is stopped it sees nobody's end, and would stay."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def deadline(seconds: float, last: Callable[[], None] | None = None) -> None:

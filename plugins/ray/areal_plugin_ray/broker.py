@@ -99,7 +99,7 @@ class Broker:
         try:
             ending: Ending = await self._keepers[keeper].live.remote(order)
         except RayError as error:
-            ending = Ending(cause(error))
+            ending = Ending(f"on {order.machine}: {cause(error)}")
         finally:
             self._dismiss(keeper)
         return ending
@@ -130,8 +130,13 @@ class Broker:
 
 def cause(error: Exception) -> str:
     """What Ray says of a lost actor, in one line, without its names for it."""
+    from ray.exceptions import ActorUnavailableError
+
+    if isinstance(error, ActorUnavailableError):
+        return "Ray does not reach it any more"
     lines = [line for line in str(error).splitlines() if line.strip() and not _NAMES_OF_IT.match(line)]
-    return " ".join(line.strip() for line in lines)
+    because = [line for line in lines if "died unexpectedly" not in line and "never ran" not in line]
+    return " ".join(line.strip() for line in because or lines)
 
 
 def _connect(address: str) -> Membership:

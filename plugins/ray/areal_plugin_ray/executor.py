@@ -14,7 +14,7 @@ from areal_plugin_ray.body import RayBody
 from areal_plugin_ray.records import Home, Order
 from areal_plugin_ray.stay import Stay
 from areal_plugins import RemoteError, WorkerLost
-from areal_plugins.executors import LinkedWorker, Process, Reception
+from areal_plugins.executors import LinkedWorker, Process, Reception, spawn
 from areal_plugins.protocols import ExecutorContext, Place, WorkerSpec
 
 BROKER_TIMEOUT = 120.0
@@ -96,7 +96,7 @@ class RayExecutor:
         await self._desk.open("tcp:127.0.0.1:0")
         self._context.logs.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, *self._desk.arguments(spec)]
-        process = Process(command, self._desk.variables(spec, os.environ), self._context.logs / "ray.log")
+        process = spawn(command, self._desk.variables(spec, os.environ), self._context.logs / "ray.log")
         self._processes.append(process)
         try:
             async with asyncio.timeout(BROKER_TIMEOUT):
@@ -118,6 +118,7 @@ class RayExecutor:
 
     def _order(self, spec: WorkerSpec, home: Home) -> Order:
         return Order(
+            machine=home.address,
             python=spec.python or "",
             arguments=self._reception.arguments(spec, f"tcp:{home.address}:0"),
             variables={**self._reception.variables(spec, {}), **_rank(spec.place)},

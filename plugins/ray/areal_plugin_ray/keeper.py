@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from areal_plugin_ray.records import Ending, Order
-from areal_plugins.executors import Process
+from areal_plugins.executors import Process, spawn
 
 
 class Keeper:
@@ -44,7 +44,7 @@ class Keeper:
         """Start the process and return once nothing of it is left."""
         command = [order.python or sys.executable, *order.arguments]
         # Ray has set which devices this actor may see: the worker sees the same.
-        self._process = Process(command, {**os.environ, **order.variables}, Path(order.log))
+        self._process = spawn(command, {**os.environ, **order.variables}, Path(order.log))
         reason = await self._process.exited
         await self._process.swept
         return Ending(reason, self._process.tail())

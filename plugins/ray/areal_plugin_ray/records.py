@@ -43,8 +43,12 @@ class Home:
 
 @frozen
 class Order:
-    """The process that a keeper starts: the interpreter (empty: the keeper's own), its arguments, variables and log."""
+    """The process that a keeper starts on `machine`: its arguments, variables and log.
 
+    `python` is its interpreter; empty: the keeper's own.
+    """
+
+    machine: str
     python: str
     arguments: list[str]
     variables: dict[str, str] = field(repr=False)

@@ -82,7 +82,8 @@ def test_paths_are_in_the_run_directory(composed, tmp_path):
 
 
 def test_adapters_are_scaled_by_twice_their_rank(composed):
-    lora = composed().trainer_plans("/model")[0].lora
+    composition = composed()
+    lora = composition.trainer_plan(composition.trainers(0)[0], "/model").lora
     assert (lora.rank, lora.alpha) == (4, 8.0)
 
 

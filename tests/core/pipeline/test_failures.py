@@ -135,13 +135,13 @@ def test_a_worker_that_dies_too_often_fails_the_run_with_a_command_that_resumes(
     assert list((scene.folder / "run" / "checkpoints").iterdir())
 
 
-def test_a_lost_trainer_fails_the_run_at_once(scene):
+def test_a_lost_trainer_that_may_not_be_restarted_fails_the_run_at_once(scene):
     async def meddle(controller):
         await controller._run.condition.until(lambda: controller._run.events.step >= 5)
         controller._crew.trainer.kill()
 
     with pytest.raises(RunFailed, match=r"worker trainer: .*killed"):
-        scene.run(SLOW, meddle=meddle)
+        scene.run(SLOW, "supervision.max_restarts=0", meddle=meddle)
     assert scene.log.kinds().count("run-failed") == 1
 
 
@@ -209,8 +209,9 @@ def test_nothing_is_asked_of_a_trainer_whose_collective_exchange_broke_off(scene
 
         trainer.call = stick
 
+    options = ("weights.mock.faults=[{method: receive, call: 6}]", "supervision.max_restarts=0")
     with pytest.raises(RunFailed, match="told to fail"):
-        scene.run("weights.mock.faults=[{method: receive, call: 6}]", "executor.mock.latency.publish=0", meddle=meddle)
+        scene.run(*options, "executor.mock.latency.publish=0", meddle=meddle)
     assert asked[-1] == ("publish", "0.5")
     assert not list((scene.folder / "run" / "checkpoints").glob("*"))
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import select
 import signal
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -470,42 +469,6 @@ def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
         assert ended(executor._processes[0].pid)
 
     asyncio.run(asyncio.wait_for(test(), PATIENCE))
-
-
-CONTROLLER = """
-import asyncio, sys
-from pathlib import Path
-from areal_core.local import load_file
-from areal_core.contexts import ExecutorContext, Place, WorkerSpec
-from areal_plugins.builtin.executors import LocalOptions
-from areal_plugins.builtin.executors.local import LocalExecutor
-
-async def main(errands, logs):
-    role = load_file(Path(errands)).__name__ + ":Errands"
-    executor = LocalExecutor(LocalOptions(), ExecutorContext("run", Path(logs), (errands,)))
-    workers = [await executor.start(WorkerSpec(name, role, Place())) for name in ("calm", "hanging")]
-    await workers[0].call("touch_at_close", logs + "/closed")
-    child = await workers[0].call("spawn")
-    hang = asyncio.create_task(workers[1].call("hang"))
-    await asyncio.sleep(0)
-    print(executor._folder, child, *(worker.pid for worker in workers), flush=True)
-    await hang
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
-def test_when_the_controller_is_killed_its_workers_end_and_leave_nothing(tmp_path: Path) -> None:
-    controller = subprocess.Popen(
-        [sys.executable, "-c", CONTROLLER, str(ERRANDS), str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    assert controller.stdout is not None
-    with controller:
-        folder, *processes = controller.stdout.readline().split()
-        controller.kill()
-    assert all(ended(int(process)) for process in processes)
-    assert (tmp_path / "closed").exists()
-    assert not Path(folder).exists()
 
 
 @pytest.mark.parametrize(("field", "there"), [("PROTOCOL", 99), ("_release", "9.9")])

@@ -1,0 +1,112 @@
+"""How long answers are, and how long their judging takes: given, or measured in a run directory."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import NormalDist
+from typing import Literal
+
+from attrs import field, frozen
+
+from areal_core.errors import InputError
+
+FORMS = "fixed:N, uniform:LOW,HIGH, log-uniform:LOW,HIGH or lognormal:MEAN,SIGMA[,MAX]"
+
+_NORMAL = NormalDist()
+_KEPT = 1024
+"""Quantiles that are kept of what was measured."""
+
+
+@frozen
+class Lengths:
+    """A distribution of numbers above 0.
+
+    `fixed` is `low`; `uniform` and `log-uniform` lie between `low` and `high`; `lognormal` has the mean `low`
+    before it is cut at `high`, and `sigma` of its logarithm; `measured` interpolates between `quantiles`.
+    """
+
+    kind: Literal["fixed", "uniform", "log-uniform", "lognormal", "measured"] = field(
+        default="fixed", metadata={"doc": "How it is drawn."}
+    )
+    low: float = field(default=0.0, metadata={"doc": "Least, or mean, or the number itself.", "ge": 0})
+    high: float | None = field(default=None, metadata={"doc": "Most.", "ge": 0})
+    sigma: float = field(default=1.0, metadata={"doc": "Spread of the logarithm.", "ge": 0})
+    quantiles: tuple[float, ...] = field(default=(), metadata={"doc": "Evenly spaced quantiles, ascending."})
+
+    def at(self, point: float) -> float:
+        """The quantile `point`, from 0 up to but not including 1."""
+        if self.kind == "uniform" and self.high is not None:
+            return self.low + (self.high - self.low) * point
+        if self.kind == "log-uniform" and self.high is not None:
+            return float(self.low * (self.high / self.low) ** point)
+        if self.kind == "lognormal":
+            return self._lognormal(point)
+        if self.kind == "measured":
+            return self._between(point)
+        return self.low
+
+    def _lognormal(self, point: float) -> float:
+        drawn = math.exp(math.log(self.low) - self.sigma**2 / 2 + self.sigma * _NORMAL.inv_cdf(max(point, 1e-12)))
+        return drawn if self.high is None else min(drawn, self.high)
+
+    def _between(self, point: float) -> float:
+        place = point * (len(self.quantiles) - 1)
+        below = int(place)
+        above = min(below + 1, len(self.quantiles) - 1)
+        return self.quantiles[below] + (self.quantiles[above] - self.quantiles[below]) * (place - below)
+
+
+def parse(text: str, what: str) -> Lengths:
+    """`KIND:NUMBER[,NUMBER]...` as an option of the command line; `what` is the option.
+
+    Raises:
+        InputError: it is none of `FORMS`, or its bounds cannot be.
+
+    """
+    kind, _, rest = text.partition(":")
+    try:
+        numbers = [float(number) for number in rest.split(",")]
+        return _made(kind, numbers)
+    except (ValueError, IndexError) as error:
+        raise InputError(what, f"cannot read {text!r}: {error}", f"it is {FORMS}") from None
+
+
+def _made(kind: str, numbers: Sequence[float]) -> Lengths:
+    counts = {"fixed": (1,), "uniform": (2,), "log-uniform": (2,), "lognormal": (2, 3)}
+    if len(numbers) not in counts.get(kind, ()):
+        raise ValueError("no such distribution" if kind not in counts else f"{len(numbers)} numbers do not fit")
+    if not all(math.isfinite(number) for number in numbers) or numbers[0] < 0:
+        raise ValueError("numbers must be finite and not negative")
+    if kind in ("log-uniform", "lognormal") and numbers[0] <= 0:
+        raise ValueError("the first number must be above 0")
+    if kind == "fixed":
+        return Lengths("fixed", numbers[0])
+    if kind == "lognormal":
+        return Lengths("lognormal", numbers[0], numbers[2] if len(numbers) == 3 else None, numbers[1])
+    if numbers[1] < numbers[0]:
+        raise ValueError("the second number must not be below the first")
+    return Lengths(kind, numbers[0], numbers[1])  # type: ignore[arg-type]  # one of the two that are left
+
+
+def measured(run: Path) -> Lengths:
+    """Of the answers that the run in the directory `run` was trained on.
+
+    Raises:
+        InputError: it holds no trajectories.
+
+    """
+    found = sorted(_in_run(run))
+    if not found:
+        raise InputError(str(run), "holds no trajectories", "give the directory of a run that has trained")
+    places = (round(i * (len(found) - 1) / (_KEPT - 1)) for i in range(_KEPT))
+    kept = found if len(found) <= _KEPT else [found[place] for place in places]
+    return Lengths("measured", quantiles=tuple(kept))
+
+
+def _in_run(run: Path) -> Iterator[float]:
+    for file in sorted((run / "trajectories").glob("*.jsonl")):
+        for line in file.read_bytes().splitlines():
+            yield from (float(trajectory["length"]) for trajectory in json.loads(line)["trajectories"])

@@ -1,0 +1,114 @@
+"""What came of a simulated run, read from its run directory as of any other run."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from attrs import frozen
+
+from areal_plugins.simulate.plan import Job, run
+from areal_plugins.simulate.saturation import Rate, saturated
+
+STEPS = 10
+"""Steady steps that are measured, unless more are asked for."""
+
+
+@frozen
+class Outcome:
+    """Steady figures, the start and the end of the run left out.
+
+    Rates count the tokens that were trained on, `tokens` those of prompts included. `utilization` is
+    `(G + T) / ((n_g + n_t) wall)`, G and T the device-seconds that generation and training of the same
+    tokens take at saturated throughput; `best` is what it can be at this split. `lags` are the shares of
+    the trained tokens at each lag; `waits` shares of a pool's time, by what it is spent on.
+    """
+
+    job: Job
+    tokens: float
+    answers: float
+    steps_an_hour: float
+    utilization: float
+    best: float
+    engines: float
+    trainers: float
+    lags: dict[int, float]
+    waits: dict[str, float]
+    step_seconds: float
+    train_seconds: float
+
+    @property
+    def mean_lag(self) -> float:
+        """Of the trained tokens."""
+        return sum(lag * share for lag, share in self.lags.items())
+
+
+def simulate(job: Job, steps: int = STEPS) -> Outcome:
+    """Run `job` and see what comes of it.
+
+    Raises:
+        InputError: it cannot be.
+        RunFailed: it did not end.
+
+    """
+    warm, cool = job.max_staleness + 2, job.max_staleness + 1
+    with tempfile.TemporaryDirectory(prefix="areal-simulate-") as folder:
+        directory = run(job, warm + steps + cool, Path(folder))
+        return _outcome(job, directory, warm, steps, saturated(job.scenario(), job.max_concurrent))
+
+
+def _outcome(job: Job, directory: Path, warm: int, steps: int, rate: Rate) -> Outcome:
+    metrics, timings = (_lines(directory / f"{name}.jsonl") for name in ("metrics", "timings"))
+    wall = timings[warm + steps - 1]["elapsed"] - timings[warm - 1]["elapsed"]
+    metrics, timings = metrics[warm : warm + steps], timings[warm : warm + steps]
+    grain = job.scenario().grain
+    answers = sum(line["length/mean"] * grain * line["simulated/trajectories"] for line in metrics)
+    training = sum(line["train"] for line in timings)
+    generating = answers / rate.engine * job.engine_devices
+    trained = training * job.trainers
+    g, t = rate.seconds(job.engines)
+    balanced = (g * job.engines * job.engine_devices + t * job.trainers) / (job.devices * max(g, t))
+    return Outcome(
+        job=job,
+        tokens=sum(line["simulated/tokens"] for line in metrics) / wall,
+        answers=answers / wall,
+        steps_an_hour=3600 * steps / wall,
+        utilization=(generating + trained) / (job.devices * wall),
+        best=balanced,
+        engines=generating / (job.engines * job.engine_devices * wall),
+        trainers=training / wall,
+        lags=_lags(metrics),
+        waits=_waits(timings, wall),
+        step_seconds=wall / steps,
+        train_seconds=training / steps,
+    )
+
+
+def _lags(metrics: Sequence[dict[str, Any]]) -> dict[int, float]:
+    shares: defaultdict[int, float] = defaultdict(float)
+    for line in metrics:
+        for name, share in line.items():
+            lag = name.removeprefix("lag/")
+            if name.startswith("lag/") and lag.isdigit():
+                shares[int(lag)] += share / len(metrics)
+    return dict(sorted(shares.items()))
+
+
+def _waits(timings: Sequence[dict[str, Any]], wall: float) -> dict[str, float]:
+    """Shares of the time: the trainer without a batch, the hand-over of weights, engines that are held or idle."""
+    waits = {
+        "trainer waits for a batch": sum(line["wait"] for line in timings) / wall,
+        "trainer hands over weights": sum(line["publish"] for line in timings) / wall,
+        "engines swap weights": sum(line["held"] for line in timings) / wall,
+    }
+    busy = fmean(line["engines_busy"] for line in timings[-1:])
+    return {**waits, "engines have nothing to do": max(0.0, 1 - busy - waits["engines swap weights"])}
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_bytes().splitlines()]

@@ -1,0 +1,82 @@
+"""What an engine does when it never lacks work: the throughput that utilization is measured by."""
+
+from __future__ import annotations
+
+import asyncio
+
+from attrs import frozen
+
+from areal_core.pipeline.clock import VirtualLoop
+from areal_core.workers.seeds import derive
+from areal_plugins.simulate.components import Scenario
+from areal_plugins.simulate.engine import Sequence, SimulatedEngine
+
+SPARE = 1.25
+"""Requests for each place in the batch."""
+
+ROUNDS = 6
+"""Answers for each request that are counted, after one that is not."""
+
+_SPAN = float(1 << 63)
+
+
+@frozen
+class Rate:
+    """Tokens a second of one engine, and seconds of the whole trainer for a token; sequences in a batch."""
+
+    engine: float
+    trainer: float
+    running: float
+
+    def seconds(self, engines: int) -> tuple[float, float]:
+        """Seconds for a token of the whole pools."""
+        return 1 / (self.engine * engines), self.trainer
+
+
+def saturated(scenario: Scenario, max_concurrent: int) -> Rate:
+    """Of the scenario's engines and trainer, each by itself."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        engine, running = runner.run(_drill(scenario, max_concurrent))
+    return Rate(engine, _train(scenario), running)
+
+
+async def _drill(scenario: Scenario, max_concurrent: int) -> tuple[float, float]:
+    loop = asyncio.get_running_loop()
+    engine = SimulatedEngine(scenario.engine_costs(), max_concurrent, loop)
+    requests = max(2, int(max_concurrent * SPARE))
+    begins, ends = requests, requests * (1 + ROUNDS)
+    over: asyncio.Future[None] = loop.create_future()
+    marks: list[tuple[float, int]] = []
+    count = 0
+
+    def ended(_: Sequence | None) -> None:
+        nonlocal count
+        count += 1
+        if count in (begins, ends):
+            marks.append((loop.time(), engine.tokens))
+        if count == ends:
+            over.set_result(None)
+        elif count < ends:
+            engine.submit(ask(count + requests))
+
+    def ask(number: int) -> Sequence:
+        length = scenario.answers.at(derive(1, number) / _SPAN)
+        prompt = scenario.prompts.at(derive(2, number) / _SPAN)
+        return Sequence(max(1, round(prompt)), min(scenario.longest, max(1, round(length))), ended)
+
+    for number in range(requests):
+        engine.submit(ask(number))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    running = float(engine.running)
+    await over
+    (began, before), (now, after) = marks
+    return (after - before) / (now - began), running
+
+
+def _train(scenario: Scenario) -> float:
+    """Seconds for each token that was drawn, of a large batch."""
+    lengths = [min(scenario.longest, scenario.answers.at((i + 0.5) / 1000)) for i in range(1000)]
+    prompt = scenario.prompts.at(0.5)
+    seconds = scenario.trainer_costs().train(round(length + prompt) for length in lengths)
+    return seconds / sum(lengths)

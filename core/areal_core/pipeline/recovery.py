@@ -1,0 +1,102 @@
+"""What the run can get over by going back to a checkpoint, and how often: a lost trainer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from attrs import frozen
+
+from areal_core.errors import RemoteError, WorkerLost
+from areal_core.pipeline.events import Events
+from areal_core.pipeline.metrics import Dropped
+from areal_core.pipeline.supervise import Persistence
+from areal_core.pipeline.weights import Weights
+from areal_core.workers.group import WorkerGroup
+
+LOST = "trainer-lost"
+"""Why groups are dropped that were made for steps which a lost trainer took with it."""
+
+
+@frozen
+class Setback:
+    """The run goes back, because of `reason`; `cause` is what it is called in counts, `wait` the seconds until then."""
+
+    cause: str
+    reason: str
+    wait: float = 0.0
+
+
+class Recovery:
+    """Judges what ended the training. `mourn` is told of a lost trainer, by name and reason.
+
+    Restarts are counted in a row, which a trainer that lived for `forgive_after` seconds ends.
+    """
+
+    def __init__(
+        self,
+        trainer: WorkerGroup,
+        weights: Weights,
+        persistence: Persistence,
+        events: Events,
+        mourn: Callable[[str, str], None],
+    ) -> None:
+        self._trainer, self._weights, self._persistence = trainer, weights, persistence
+        self._events, self._mourn = events, mourn
+        self._restarts = 0
+        self._since = 0.0
+        self._back: Setback | None = None
+        self._steps, self._dropped = 0, Dropped()
+
+    def went_back(self, setback: Setback, steps: int, dropped: Dropped) -> None:
+        """The run has been taken back by `steps`, and so much was dropped."""
+        self._back, self._steps = setback, self._steps + steps
+        self._dropped.join(dropped)
+
+    def began(self, step: int, incarnation: int) -> None:
+        """A trainer is at work, from `step` on; after a setback that is told."""
+        self._since = asyncio.get_running_loop().time()
+        if self._back is None:
+            return
+        text = f"goes on from step {step}: {self._steps} steps are lost, {self._dropped.groups} groups dropped"
+        self._events.add(
+            "trainer-restarted", f"the trainer {text}", reason=self._back.reason, step=step, steps=self._steps,
+            groups=self._dropped.groups, trajectories=self._dropped.trajectories, units=self._dropped.units,
+            incarnation=incarnation, restarts=self._restarts,
+        )  # fmt: skip
+        self._back, self._steps, self._dropped = None, 0, Dropped()
+
+    def judge(self, cause: BaseException | None) -> Setback | None:
+        """How to go on after `cause`; None when nothing can be done about it.
+
+        Raises:
+            WorkerLost: the trainer was restarted often enough.
+
+        """
+        if not isinstance(cause, RemoteError | WorkerLost):
+            return None
+        if cause is self._weights.broke:  # the trainer may wait in the exchange for ever
+            self._trainer.kill(f"an exchange of weights broke off: {cause}")
+        if not self._trainer.broken or not self._blames_trainer(cause):
+            return None
+        return self._restart(self._trainer.fault)
+
+    def _restart(self, reason: str) -> Setback:
+        self._mourn(self._trainer.name, reason)
+        if asyncio.get_running_loop().time() - self._since >= self._persistence.forgive_after:
+            self._restarts = 0
+        if self._restarts >= self._persistence.max_restarts:
+            raise WorkerLost(self._trainer.name, f"{reason}; it was restarted {self._restarts} times before")
+        self._restarts += 1
+        return Setback(LOST, reason, self._persistence.wait(self._restarts))
+
+    def _blames_trainer(self, cause: RemoteError | WorkerLost) -> bool:
+        """Whether it is the trainer's loss, or what that did to the engines; not what was wrong from the beginning."""
+        if isinstance(cause, RemoteError) and cause.error.exit_code == 2:
+            return False
+        ranks = {self._trainer.name, *(rank.name for rank in self._trainer.ranks)}
+        return cause is self._weights.broke or cause.worker in ranks or _fetched(cause)
+
+
+def _fetched(cause: RemoteError | WorkerLost) -> bool:
+    return isinstance(cause, RemoteError) and cause.method in ("prepare", "commit")
