@@ -91,14 +91,29 @@ class Watch:
     def begin(self, controller: Controller, composition: Composition, loop: asyncio.AbstractEventLoop) -> None:
         """A life begins, from the controller's own state."""
         self._controller, self._composition, self._clock = controller, composition, loop.time
-        state = controller._state
-        self.history.rewind(state.step)
-        self.history.forks[state.incarnation] = state.step
         self._stage: StageRun | None = None
         self._oracle: TaskSampler | None = None
-        self._pending: dict[int, Batch] = {}
         self._seen: tuple[Any, ...] = ()
         self._moved, self._mark = 0.0, None
+        self._stand(controller)
+
+    def _stand(self, controller: Controller) -> None:
+        """A life begins, or the run goes back: what came after its state is forgotten.
+
+        What was dropped meanwhile stays counted, though its draws are forgotten: that many are in `excess`.
+        """
+        state = controller._state
+        self._incarnation = state.incarnation
+        self.history.rewind(state.step)
+        self.history.forks[state.incarnation] = state.step
+        self._pending: dict[int, Batch] = {}
+        known = self.history.trained(state.step) + len(state.buffered) + len(state.under_way)
+        self._excess = known + self._dropped(controller, state.step) - state.drawn.groups
+
+    def _dropped(self, controller: Controller, step: int) -> int:
+        """Groups that were dropped up to `step`, told of or not."""
+        untold = sum(dropped.groups for dropped in controller._run.tally.dropped.values())
+        return untold + self.history.given_up(step)
 
     def forget(self) -> None:
         """The experiment begins anew, in another run directory."""
@@ -132,6 +147,13 @@ class Watch:
             raise self.broken
         if controller is None:
             return
+        if controller._state.incarnation != self._incarnation:
+            self.note(f"the trainer goes back to step {controller._state.step}")
+            self._stand(controller)
+            if self._excess < 0:
+                self.fail(
+                    "no-task-lost", f"{-self._excess} groups were drawn, and are nowhere after the trainer's loss"
+                )
         self._serving(controller)
         stage = controller._stage
         if stage is not None:
@@ -149,7 +171,7 @@ class Watch:
             raise self.broken
 
     def _serving(self, controller: Controller) -> None:
-        """All engines that serve have the version that the run is said to serve, but while they swap or the run ends."""
+        """All engines that serve have the version that the run serves, but while they swap or the run ends."""
         weights = controller._weights
         offer = weights._offer
         if weights.swapping or offer is None or controller._run.stop.asked is not None:
@@ -171,14 +193,13 @@ class Watch:
             return
         buffered, rolling = stage._buffer._groups.keys(), stage._rollouts._rolling.keys()
         in_hand = (stage._ledger.step - stage._step) * program.bound.groups
-        tally = sum(dropped.groups for dropped in controller._run.tally.dropped.values())
-        trained, given_up = self.history.trained(stage._step), self.history.given_up(stage._step)
-        drawn = stage._sampler.drawn.groups
-        if drawn != trained + in_hand + len(buffered) + len(rolling) + given_up + tally:
+        given_up = self._dropped(controller, stage._step) - self._excess
+        trained, drawn = self.history.trained(stage._step), stage._sampler.drawn.groups
+        if drawn != trained + in_hand + len(buffered) + len(rolling) + given_up:
             self.fail(
                 "no-task-lost",
                 f"{drawn} groups were drawn, but {trained} trained on, {in_hand} in hand, {len(buffered)} buffered,"
-                f" {len(rolling)} under way, {given_up + tally} dropped",
+                f" {len(rolling)} under way, {given_up} dropped",
             )
         if buffered & rolling:
             self.fail("no-task-twice", f"groups {sorted(buffered & rolling)} are buffered and under way")
@@ -344,7 +365,8 @@ class Watch:
     def _complete(self, state: Any) -> None:
         """All that was drawn is in the checkpoint, trained on, or dropped."""
         held = {group.sequence for group in state.buffered} | {sequence for sequence, _ in state.under_way}
-        dropped = sum(entry.groups for entry in state.tally.dropped.values()) + self.history.given_up(state.step)
+        untold = sum(entry.groups for entry in state.tally.dropped.values())
+        dropped = untold + self.history.given_up(state.step) - self._excess
         trained = {
             group.sequence for step, groups in self.history.groups.items() if step <= state.step for group in groups
         }
@@ -384,11 +406,10 @@ class Watch:
         """The run has ended as it should: nothing is left that was neither trained on nor dropped."""
         assert self._composition is not None
         steps = self._composition.steps
-        tally = sum(dropped.groups for dropped in controller._run.tally.dropped.values())
-        trained, given_up = self.history.trained(steps), self.history.given_up(steps)
+        trained, given_up = self.history.trained(steps), self._dropped(controller, steps) - self._excess
         drawn = controller._state.drawn.groups
-        if drawn != trained + given_up + tally:
-            self.fail("no-task-lost", f"{drawn} drawn, {trained} trained on, {given_up + tally} dropped in the end")
+        if drawn != trained + given_up:
+            self.fail("no-task-lost", f"{drawn} drawn, {trained} trained on, {given_up} dropped in the end")
 
 
 def _versions(group: TrajectoryGroup) -> Iterable[WeightVersion]:

@@ -249,9 +249,7 @@ class World:
         return False
 
     def _used_up(self, name: str, restarts: int) -> bool:
-        """Whether a worker was lost more often than it may be restarted; a trainer is not restarted at all."""
-        if name.startswith("trainer"):
-            return any(worker.startswith("trainer") for worker in self.hurts)
+        """Whether a worker, or the trainer, was lost more often than it may be restarted."""
         return self.watch.lost[name] > restarts and not self.schedule.calm
 
 
