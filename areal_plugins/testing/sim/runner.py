@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
+from areal_plugins.testing.sim.schedule import days as long_run
 from areal_plugins.testing.sim.schedule import draw
 from areal_plugins.testing.sim.world import Outcome, play
 
@@ -47,6 +48,23 @@ def replay(seed: int, everything: bool = False) -> int:
     _say(f"seed {seed}: {outcome.steps} steps in {outcome.lives} lives ({', '.join(outcome.ends)}),")
     _say(f"{outcome.seconds:.0f} s of virtual time, {outcome.events} events; every invariant held after each")
     return 0
+
+
+def days(hours: float, seed: int) -> int:
+    """One long run at the rates of faults that users report, and what it took."""
+    outcome = play(long_run(hours, seed))
+    if outcome.broken is not None:
+        _say("\n".join(outcome.trace))
+        _say(f"broken invariant {outcome.broken.invariant}: {outcome.broken.text}")
+        return 1
+    seen, memory = outcome.seen, outcome.memory
+    _say(f"{outcome.seconds / 3600:.1f} hours of virtual time, {outcome.ends[-1]} after {memory[-1][2]} steps")
+    for kind in ("worker-lost", "worker-restarted", "trainer-restarted", "group-retried", "group-failed", "skipped"):
+        _say(f"{kind:>20} {seen[kind]}")
+    _say("at most: " + ", ".join(f"{size} {what}" for what, size in sorted(outcome.most.items())))
+    for seconds, resident, step in (memory[0], memory[len(memory) // 2], memory[-1]):
+        _say(f"{seconds / 3600:6.1f} h, step {step}: {resident} MiB")
+    return 0 if outcome.ends == ("stopped",) else 1
 
 
 def many(first: int, count: int, jobs: int) -> int:

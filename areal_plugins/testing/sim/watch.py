@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -24,6 +25,7 @@ from areal_core.pipeline import checkpoint
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.events import Event
+from areal_core.pipeline.staleness import NEVER
 from areal_core.pipeline.tasks import TaskSampler
 from areal_core.pipeline.train import StageRun
 from areal_plugins.testing.sim.wires import SimWorker
@@ -41,26 +43,48 @@ class Broken(BaseException):
     at: float
 
 
+Key = tuple[TaskRef, int]
+"""A task, and the epoch of the sampler in which it was drawn."""
+
+
 @define
 class History:
-    """What was trained on, as a resume sees it: `groups` by step, counted from 1, and where each incarnation began."""
+    """What was trained on, as a resume sees it: the groups' `sequences` by step, counted from 1.
 
-    groups: dict[int, tuple[TrajectoryGroup, ...]] = field(factory=dict)
-    dropped: list[tuple[int, str, int]] = field(factory=list)
+    `steps` is the step of each key that was trained on, `forks` where each incarnation of the trainer began.
+    """
+
+    sequences: dict[int, tuple[int, ...]] = field(factory=dict)
+    steps: dict[Key, int] = field(factory=dict)
     forks: dict[int, int] = field(factory=dict)
+    _trained: list[int] = field(factory=lambda: [0])
+    _dropped: list[tuple[int, int]] = field(factory=list)
+
+    def add(self, step: int, groups: Mapping[int, Key]) -> None:
+        """Step `step` was trained on these groups, by sequence."""
+        self.sequences[step] = tuple(groups)
+        self.steps.update(dict.fromkeys(groups.values(), step))
+        self._trained.append(self._trained[-1] + len(groups))
+
+    def drop(self, step: int, groups: int) -> None:
+        """Groups were dropped up to `step`."""
+        self._dropped.append((step, groups + (self._dropped[-1][1] if self._dropped else 0)))
 
     def rewind(self, step: int) -> None:
         """Forget what came after `step`."""
-        self.groups = {done: groups for done, groups in self.groups.items() if done <= step}
-        self.dropped = [entry for entry in self.dropped if entry[0] <= step]
+        self.sequences = {done: groups for done, groups in self.sequences.items() if done <= step}
+        self.steps = {key: done for key, done in self.steps.items() if done <= step}
+        del self._trained[step + 1 :]
+        self._dropped = [entry for entry in self._dropped if entry[0] <= step]
 
     def trained(self, step: int) -> int:
         """Groups trained on up to `step`."""
-        return sum(len(groups) for done, groups in self.groups.items() if done <= step)
+        return self._trained[min(step, len(self._trained) - 1)]
 
     def given_up(self, step: int) -> int:
         """Groups dropped up to `step`."""
-        return sum(groups for at, _, groups in self.dropped if at <= step)
+        index = bisect_right(self._dropped, step, key=lambda entry: entry[0])
+        return self._dropped[index - 1][1] if index else 0
 
     def origin(self, version: WeightVersion, incarnation: int) -> bool:
         """Whether the trainer's `incarnation` goes on from `version`."""
@@ -79,12 +103,14 @@ class Watch:
         self.looks = 0
         self.lost: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
+        self.memory: list[tuple[float, int, int]] = []
         self.engines: WeakValueDictionary[str, SimWorker] = WeakValueDictionary()
         self._patience = patience
-        self._tasks: dict[int, tuple[TaskRef, int]] = {}
+        self._tasks: dict[int, Key] = {}
         self._controller: Controller | None = None
+        self._mark: tuple[Any, ...] = ()
         self._composition: Composition | None = None
-        self._clock = lambda: 0.0
+        self._clock: Callable[[], float] = _zero
 
     # --- lives -----------------------------------------------------------------------------------------
 
@@ -94,7 +120,7 @@ class Watch:
         self._stage: StageRun | None = None
         self._oracle: TaskSampler | None = None
         self._seen: tuple[Any, ...] = ()
-        self._moved, self._mark = 0.0, None
+        self._moved, self._mark = 0.0, ()
         self._stand(controller)
 
     def _stand(self, controller: Controller) -> None:
@@ -135,7 +161,7 @@ class Watch:
         if event.kind == "worker-lost":
             self.lost[event.data["worker"]] += 1
         if event.kind == "dropped":
-            self.history.dropped.append((event.step, event.data["cause"], event.data["groups"]))
+            self.history.drop(event.step, event.data["groups"])
 
     # --- between any two events ------------------------------------------------------------------------
 
@@ -178,8 +204,9 @@ class Watch:
             return
         version = offer.version
         for seat in controller._crew.engines.seats:
-            if seat.ready and seat.held.serves is not version and seat.held.serves != version:
-                self.fail("engines-agree", f"{seat.name} serves {seat.held.serves}, the run {version}")
+            serves = seat.held.serves if seat.ready else version  # type: ignore[union-attr]  # ours, and there
+            if serves is not version and serves != version:
+                self.fail("engines-agree", f"{seat.name} serves {serves}, the run {version}")
 
     def _counts(self, controller: Controller, stage: StageRun) -> None:
         """No task is lost, or in two places; what runs ahead is within the bound."""
@@ -221,10 +248,11 @@ class Watch:
         """Take into the history what the run counts as trained."""
         for step in sorted(self._pending):
             if step < stage._step:
-                self.history.groups[step + 1] = self._pending.pop(step).groups
-        expected = stage._step
-        if len(self.history.groups) != expected:
-            self.fail("every-step", f"the run is at step {expected}, the trainer was given {len(self.history.groups)}")
+                groups = self._pending.pop(step).groups
+                self.history.add(step + 1, {group.sequence: self._key(group) for group in groups})
+        if len(self.history.sequences) != stage._step:
+            given = len(self.history.sequences)
+            self.fail("every-step", f"the run is at step {stage._step}, the trainer was given {given}")
 
     def _draw(self, stage: StageRun) -> None:
         """Draw what the run has drawn, and remember each task with its epoch."""
@@ -312,22 +340,17 @@ class Watch:
         self.note(f"trained step {batch.step + 1} on groups {[group.sequence for group in batch.groups]}")
         if len(batch.groups) != program.bound.groups:
             self.fail("groups-whole", f"batch {batch.step} has {len(batch.groups)} groups, not {program.bound.groups}")
-        before = {
-            self._key(group): step
-            for step, groups in self.history.groups.items()
-            if step <= batch.step
-            for group in groups
-        }
+        here: set[Key] = set()
         for group in batch.groups:
             self._group(group, batch.step, program, incarnation)
-            if self._key(group) in before:
+            key = self._key(group)
+            if key in here or self.history.steps.get(key, NEVER) <= batch.step:
                 self.fail("no-task-twice", f"{group.task} (group {group.sequence}) is trained on twice in an epoch")
-            before[self._key(group)] = batch.step
+            here.add(key)
         self._pending[batch.step] = batch
 
-    def _key(self, group: TrajectoryGroup) -> Any:
-        task, epoch = self._tasks.get(group.sequence, (group.task, 0))
-        return task, epoch
+    def _key(self, group: TrajectoryGroup) -> Key:
+        return self._tasks.get(group.sequence, (group.task, 0))
 
     def _group(self, group: TrajectoryGroup, step: int, program: StageProgram, incarnation: int) -> None:
         if [trajectory.member for trajectory in group] != list(range(program.group_size)):
@@ -368,7 +391,7 @@ class Watch:
         untold = sum(entry.groups for entry in state.tally.dropped.values())
         dropped = untold + self.history.given_up(state.step) - self._excess
         trained = {
-            group.sequence for step, groups in self.history.groups.items() if step <= state.step for group in groups
+            sequence for step, groups in self.history.sequences.items() if step <= state.step for sequence in groups
         }
         if held & trained:
             self.fail("no-task-twice", f"the checkpoint of step {state.step} holds {held & trained}, trained on before")
@@ -391,7 +414,7 @@ class Watch:
             for line in _lines(path, killed):
                 written.setdefault(line["step"], []).append(line["sequence"])
         for step in range(1, last + 1):
-            trained = sorted(group.sequence for group in self.history.groups.get(step, ()))
+            trained = sorted(self.history.sequences.get(step, ()))
             if sorted(written.get(step, [])) != trained and not (killed and step == last):
                 self.fail("files", f"step {step} trained on {trained}, trajectories/ says {written.get(step)}")
         timings = [line["step"] for line in _lines(folder / "timings.jsonl", killed)]
@@ -410,6 +433,11 @@ class Watch:
         drawn = controller._state.drawn.groups
         if drawn != trained + given_up:
             self.fail("no-task-lost", f"{drawn} drawn, {trained} trained on, {given_up} dropped in the end")
+
+
+def _zero() -> float:
+    """The time before there is a clock."""
+    return 0.0
 
 
 def _versions(group: TrajectoryGroup) -> Iterable[WeightVersion]:

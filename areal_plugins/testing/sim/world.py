@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import resource
 import shutil
 import tempfile
 from collections import Counter
@@ -59,6 +60,9 @@ class Outcome:
     broken: Broken | None = None
     trace: tuple[str, ...] = ()
     seen: Counter[str] = field(factory=Counter)
+    most: Counter[str] = field(factory=Counter)
+    memory: tuple[tuple[float, int, int], ...] = ()
+    """Now and then: seconds, MiB of the process, and steps."""
 
 
 @contextmanager
@@ -112,13 +116,15 @@ class World:
         return Outcome(
             seed=self.schedule.seed,
             lives=len(self.ends),
-            steps=len(self.watch.history.groups),
+            steps=len(self.watch.history.sequences),
             seconds=self._offset,
             events=self.watch.looks,
             ends=tuple(self.ends),
             broken=broken,
             trace=tuple(self.watch.trace),
             seen=self.watch.events,
+            most=self.watch.most,
+            memory=tuple(self.watch.memory),
         )
 
     def _live_on(self) -> None:
@@ -135,6 +141,8 @@ class World:
             self.ends.append(_Life(self, experiment, run, resume).live())
             if self.watch.broken is not None:
                 raise self.watch.broken
+            if self.schedule.rates:
+                return
             resume = _latest(run)
             if resume is not None and self._finished(experiment, resume):
                 return
@@ -155,6 +163,14 @@ class World:
                 if strike.kind.startswith("raise"):
                     self._raised[method] += 1
                 return strike
+        return self._at_random(method)
+
+    def _at_random(self, method: str) -> Strike | None:
+        point = self._random.random() if method in self.schedule.rates else 1.0
+        for kind, share in self.schedule.rates.get(method, ()):
+            if point < share:
+                return Strike(method, self._calls[method], kind, 86400.0)
+            point -= share
         return None
 
     def seconds(self, method: str) -> float:
@@ -203,7 +219,7 @@ class World:
         return alive[number % len(alive)] if alive else None
 
     def _hurt(self, loop: SimLoop, worker: SimWorker, mishap: Mishap) -> None:
-        heartbeat = self.schedule.spec["supervision"]["heartbeat_timeout"]
+        heartbeat = self.schedule.spec["supervision"].get("heartbeat_timeout", 60.0)
         lost = f"hung: not heard of for {heartbeat:g} s"
         match mishap.kind:
             case "die":
@@ -239,7 +255,7 @@ class World:
             return True
         match cause:
             case WorkerLost():
-                return self._used_up(cause.worker, supervision["max_restarts"])
+                return self._used_up(cause.worker, supervision.get("max_restarts", 3))
             case TooManyFailed():
                 return True
             case RemoteError():
@@ -342,7 +358,7 @@ class _Life:
             self._watch.note("! the controller is killed")
             self._killed = True
             raise Killed
-        if self._watch.looks > MOST:
+        if self._watch.looks > MOST and not self._world.schedule.rates:
             self._watch.fail("progress", f"{MOST} events, and no end")
         self._watch.look()
 
@@ -364,13 +380,21 @@ class _Life:
         self._watch.events["phase"] += 1
         self._watch.note(text)
 
-    def stepped(self, report: StepReport) -> None: ...
+    def stepped(self, report: StepReport) -> None:
+        if self._world.schedule.rates and report.step % 100 == 0:
+            self._watch.memory.append((self.loop.time(), _resident(), report.step))
 
     def evaluated(self, report: EvaluationReport) -> None:
         self._watch.events["evaluated"] += 1
 
     def happened(self, event: Event) -> None:
         self._watch.happened(event)
+
+
+def _resident() -> int:
+    """MiB of memory that this process has; 0 where nobody can say."""
+    file = Path("/proc/self/statm")
+    return int(file.read_text().split()[1]) * resource.getpagesize() >> 20 if file.exists() else 0
 
 
 @cache
