@@ -176,7 +176,6 @@ class OptimizerPlan:
     total_steps: int = 0
     min_ratio: float = 0.0
     grad_clip: float | None = None
-    on_nonfinite: str = "skip"
     lag_decay: float = 0.0
 
 

@@ -211,10 +211,14 @@ class TrajectoryGroup:
 
 @frozen(eq=False)
 class Batch:
-    """What one optimizer step consumes: it turns version `step` into `step + 1`."""
+    """What one optimizer step consumes: it turns version `step` into `step + 1`.
+
+    `grad_limit` is the largest norm of a gradient that may be applied; None: any.
+    """
 
     step: int
     groups: tuple[TrajectoryGroup, ...]
+    grad_limit: float | None = None
 
     @property
     def trajectories(self) -> list[Trajectory]:

@@ -182,7 +182,8 @@ class Trainer(Protocol):
         `mismatch` (mean |trainer - engine| log-probability of the same tokens under one version),
         `tokens`, ...; the same numbers for any micro-batch split and any number of ranks.
 
-        A step whose loss or gradient is not finite changes no weight and reports `skipped` 1.
+        A step whose loss or gradient is not finite changes no weight and reports `skipped` 1. So does one
+        whose gradient's norm, before clipping, is over `batch.grad_limit`; it reports `exploded` 1 as well.
         """
         ...
 

@@ -59,7 +59,7 @@ class Tally:
 def of_moves(moves: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Means over a batch's optimizer steps; `learning_rate` is the last one's, flags say whether any was so."""
     means = {name: sum(move[name] for move in moves) / len(moves) for name in (moves[0] if moves else {})}
-    flags = {name: float(any(move[name] for move in moves)) for name in ("clipped", "skipped")}
+    flags = {name: float(any(move[name] for move in moves)) for name in ("clipped", "skipped", "exploded")}
     return means | flags | ({"learning_rate": moves[-1]["learning_rate"]} if moves else {})
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from areal_plugins import ComponentError
 from areal_plugins.builtin.trainer import figures, gradients
 from areal_plugins.builtin.trainer.columns import Columns, Outputs, loss_inputs
 from areal_plugins.builtin.trainer.loss_scale import LossScale
@@ -27,22 +26,23 @@ from areal_plugins.builtin.trainer.units import Units
 
 
 class Step:
-    """Trains `stage` on the batch of `units`, at most `budget` tokens at a time."""
+    """Trains `stage` on the batch of `units`, at most `budget` tokens at a time.
 
-    def __init__(self, policy: Policy, stage: Stage, scale: LossScale, units: Units, budget: int) -> None:
+    A gradient that is not finite, or whose norm is over `limit`, is not applied.
+    """
+
+    def __init__(
+        self, policy: Policy, stage: Stage, scale: LossScale, units: Units, budget: int, limit: float | None = None
+    ) -> None:
         self._policy, self._stage, self._scale, self._units = policy, stage, scale, units
+        self._limit = math.inf if limit is None else limit
         self._parts = parts(units, stage.plan.updates, budget)
         self._known = figures.of_batch(units)
         self._tally = figures.Tally()
         self._moves: list[dict[str, float]] = []
 
     def run(self) -> dict[str, float]:
-        """The figures of the step.
-
-        Raises:
-            ComponentError: a loss or gradient is not finite, and the plan says to stop.
-
-        """
+        """The figures of the step."""
         policy, stage, units = self._policy, self._stage, self._units
         count = len(units.arrays.mask)
         self._forget()  # what a step that failed half-way may have left
@@ -88,10 +88,9 @@ class Step:
         learners, rate = stage.learners, stage.rate(self._known.get("lag/mean", 0.0))
         norms = [learner.measure(self._scale.value) for learner in learners]
         finite = all(map(math.isfinite, (loss, *norms)))
-        if not finite and plan.on_nonfinite == "stop" and not self._scale.dynamic:
-            self._forget()
-            raise ComponentError("trainer/torch", f"train step {self._units.arrays.step}", _unusable(loss, norms))
-        clipped = [learner.step(rate, plan.grad_clip) for learner in learners] if finite else []
+        exploded = finite and not stage.holds_policy and stage.learner.norm > self._limit
+        sound = finite and not exploded
+        clipped = [learner.step(rate, plan.grad_clip) for learner in learners] if sound else []
         self._scale.update(finite)
         self._forget()
         stage.steps += 1
@@ -101,7 +100,8 @@ class Step:
                 "grad_norm": stage.learner.norm,
                 "learning_rate": rate,
                 "clipped": float(any(clipped)),
-                "skipped": float(not finite),
+                "skipped": float(not sound),
+                "exploded": float(exploded),
                 **({"critic_grad_norm": stage.critic_learner.norm} if stage.critic_learner else {}),
             }
         )
@@ -109,8 +109,3 @@ class Step:
     def _forget(self) -> None:
         for learner in self._stage.learners:
             learner.forget()
-
-
-def _unusable(loss: float, norms: list[float]) -> str:
-    norm = ", ".join(f"{norm:g}" for norm in norms)
-    return f"the loss is {loss:g} and the gradient's norm {norm}; this optimizer step changed no weight"

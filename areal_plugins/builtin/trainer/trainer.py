@@ -65,7 +65,7 @@ class TorchTrainer:
         units = flatten(batch)
         self._check_tokens(units.tokens.max(), units.tokens.min(), batch.step)
         with self._random.active():
-            return figures.finite(Step(self._policy, stage, self._scale, units, self._budget).run())
+            return figures.finite(Step(self._policy, stage, self._scale, units, self._budget, batch.grad_limit).run())
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         return export.canonical(self._policy.model)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from attrs import evolve
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
@@ -154,6 +155,22 @@ class TrainerConformance(Conformance):
         name, gap = largest_gap(weights_of(trainer), weights_of(plain))
         assert gap <= self.tolerance, f"after a skipped step {name} moves otherwise, by {gap:.2g}"
 
+    def test_a_gradient_over_the_batchs_limit_is_not_applied(self, stand: Stand) -> None:
+        """A step whose gradient's norm is over `grad_limit` changes no weight and reports `skipped`, `exploded` 1."""
+        trainer = stand.begin(stage(optimizer=momentum, rate=1e-2, grad_clip=1e-3))
+        before = weights_of(trainer)
+        norm = trainer.train(BATCHES[0])["grad_norm"]
+        after = weights_of(trainer)
+        assert differing(before, after), "a step without a limit changes no weight"
+        figures = trainer.train(evolve(BATCHES[0], grad_limit=norm / 10))
+        told = {name: figures.get(name) for name in ("skipped", "exploded")}
+        assert told == {"skipped": 1, "exploded": 1}, f"over the limit a step reports {told}"
+        differ = differing(after, weights_of(trainer))
+        assert not differ, f"a step over the limit changes {', '.join(differ)}"
+        figures = trainer.train(evolve(BATCHES[1], grad_limit=norm * 1e3))
+        assert not figures.get("skipped"), "a step under the limit is skipped"
+        assert differing(after, weights_of(trainer)), "a step under the limit changes no weight"
+
     # --- what comes out ----------------------------------------------------------------------------
 
     def test_weights_are_named_as_the_checkpoint_names_them(self, stand: Stand, model: Reference) -> None:
@@ -194,6 +211,20 @@ class TrainerConformance(Conformance):
         assert found == expected, "a resumed trainer's figures are others"
         differ = differing(weights_of(whole), weights_of(resumed))
         assert not differ, f"a resumed trainer's weights are others: {', '.join(differ)}"
+
+    def test_a_trainer_goes_back_to_a_state_of_its_own(self, stand: Stand, tmp_path: Path) -> None:
+        """`begin_stage` and `load_state` in a trainer that went on meanwhile give the same steps, to the bit."""
+        plan = stage(optimizer=momentum, rate=1e-2, schedule="cosine", warmup_steps=3)
+        trainer = stand.begin(plan)
+        _train(trainer, BATCHES[:2])
+        (tmp_path / "state").mkdir()
+        trainer.save_state(tmp_path / "state")
+        expected, reached = _train(trainer, BATCHES[2:]), weights_of(trainer)
+        trainer.begin_stage(plan)
+        trainer.load_state(tmp_path / "state")
+        assert _train(trainer, BATCHES[2:]) == expected, "the figures of the same steps are others after going back"
+        differ = differing(reached, weights_of(trainer))
+        assert not differ, f"the weights after the same steps are others after going back: {', '.join(differ)}"
 
     # --- what it declares --------------------------------------------------------------------------
 

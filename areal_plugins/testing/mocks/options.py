@@ -105,6 +105,12 @@ class EngineOptions(Script):
 class TrainerOptions(Script):
     """What it does besides counting."""
 
+    exploding: tuple[int, ...] = field(
+        default=(), metadata={"doc": "Calls of `train`, the first is 1, whose gradient has the norm 1000 instead of 1."}
+    )
+    nonfinite: tuple[int, ...] = field(
+        default=(), metadata={"doc": "Calls of `train`, the first is 1, whose loss is not finite."}
+    )
     optimizes: bool = field(
         default=False, metadata={"doc": "Let the stage's optimizer step one torch parameter, too; needs torch."}
     )

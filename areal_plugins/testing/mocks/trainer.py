@@ -36,7 +36,7 @@ class MockTrainer:
     def __init__(self, options: TrainerOptions, context: TrainerContext) -> None:
         self._options, self._conduct = options, Conduct(options)
         self._steps = model.read(context.model)
-        self._digest = 0
+        self._digest = self._calls = 0
         self._stage: StagePlan | None = None
         self._descent: _Descent | None = None
 
@@ -56,7 +56,17 @@ class MockTrainer:
         if self._descent is not None:
             figures["distance"] = self._descent.step()
         self._steps += 1
+        figures |= self._gradient(batch.grad_limit)
         return {**figures, "loss": 1.0 / self._steps, "digest": float(self._digest), "mismatch": 0.0}
+
+    def _gradient(self, limit: float | None) -> dict[str, float]:
+        """What a step says of its gradient; its own count of steps goes on even where it says that it was skipped."""
+        self._calls += 1
+        norm = 1000.0 if self._calls in self._options.exploding else 1.0
+        if self._calls in self._options.nonfinite:
+            return {"skipped": 1.0}
+        exploded = float(limit is not None and norm > limit)
+        return {"grad_norm": norm, "skipped": exploded, "exploded": exploded}
 
     def weights(self) -> Iterator[tuple[str, Any]]:
         yield "steps", np.array([self._steps], dtype=np.int64)

@@ -25,6 +25,8 @@ from areal_core.pipeline import checkpoint
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.events import Event
+from areal_core.pipeline.metrics import Tally
+from areal_core.pipeline.recovery import LOST, RELOAD
 from areal_core.pipeline.staleness import NEVER
 from areal_core.pipeline.tasks import TaskSampler
 from areal_core.pipeline.train import StageRun
@@ -138,8 +140,7 @@ class Watch:
 
     def _dropped(self, controller: Controller, step: int) -> int:
         """Groups that were dropped up to `step`, told of or not."""
-        untold = sum(dropped.groups for dropped in controller._run.tally.dropped.values())
-        return untold + self.history.given_up(step)
+        return _given_up(controller._run.tally) + self.history.given_up(step)
 
     def forget(self) -> None:
         """The experiment begins anew, in another run directory."""
@@ -160,7 +161,7 @@ class Watch:
         self.note(f"[{event.kind}] {event.message}"[:200])
         if event.kind == "worker-lost":
             self.lost[event.data["worker"]] += 1
-        if event.kind == "dropped":
+        if event.kind == "dropped" and event.data["cause"] not in (LOST, RELOAD):  # those are drawn again
             self.history.drop(event.step, event.data["groups"])
 
     # --- between any two events ------------------------------------------------------------------------
@@ -388,8 +389,7 @@ class Watch:
     def _complete(self, state: Any) -> None:
         """All that was drawn is in the checkpoint, trained on, or dropped."""
         held = {group.sequence for group in state.buffered} | {sequence for sequence, _ in state.under_way}
-        untold = sum(entry.groups for entry in state.tally.dropped.values())
-        dropped = untold + self.history.given_up(state.step) - self._excess
+        dropped = _given_up(state.tally) + self.history.given_up(state.step) - self._excess
         trained = {
             sequence for step, groups in self.history.sequences.items() if step <= state.step for sequence in groups
         }
@@ -438,6 +438,11 @@ class Watch:
 def _zero() -> float:
     """The time before there is a clock."""
     return 0.0
+
+
+def _given_up(tally: Tally) -> int:
+    """Groups that are dropped for good: what is dropped when the run goes back is drawn again."""
+    return sum(dropped.groups for cause, dropped in tally.dropped.items() if cause not in (LOST, RELOAD))
 
 
 def _versions(group: TrajectoryGroup) -> Iterable[WeightVersion]:

@@ -36,7 +36,7 @@ class PipelineState:
 
     `buffered` groups are finished and not trained on; `under_way` are those whose rollout begins
     anew, by sequence. `scores` are the evaluations so far, as (step, figures). `model` is the directory
-    that the run began with, where that was not the spec's model.
+    that the run began with, where that was not the spec's model. `norms` are the recent gradients'.
     """
 
     step: int = 0
@@ -49,6 +49,7 @@ class PipelineState:
     scores: tuple[tuple[int, Mapping[str, float]], ...] = ()
     elapsed: float = 0.0
     model: str = ""
+    norms: tuple[float, ...] = ()
 
 
 async def save(
@@ -164,6 +165,7 @@ def _encode(state: PipelineState, buffered: list[dict[str, Any]]) -> dict[str, A
         "scores": [[step, dict(figures)] for step, figures in state.scores],
         "elapsed": state.elapsed,
         "model": state.model,
+        "norms": state.norms,
         "buffered": buffered,
     }
 
@@ -180,6 +182,7 @@ def _decode(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Pipeli
         scores=tuple((step, figures) for step, figures in data["scores"]),
         elapsed=data["elapsed"],
         model=data["model"],
+        norms=tuple(data["norms"]),
     )
 
 

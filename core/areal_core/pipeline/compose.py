@@ -13,6 +13,7 @@ from areal_core.contexts import CriticPlan, LoraPlan, ModuleRef, ObjectiveContex
 from areal_core.data import Sampling, WeightVersion
 from areal_core.errors import InputError
 from areal_core.pipeline import layout
+from areal_core.pipeline.guard import Rules
 from areal_core.pipeline.layout import Slot
 from areal_core.pipeline.staleness import Bound
 from areal_core.pipeline.weights import Route
@@ -47,6 +48,7 @@ class StageProgram:
     pipeline: PipelineSpec
     evaluation: EvaluationSpec
     evaluation_sampling: Sampling
+    guard: Rules
     filter: Objective | None
     """The objective, where it chooses among finished groups (dynamic sampling)."""
 
@@ -240,6 +242,7 @@ def _program(experiment: Experiment, stage: Stage, first: int) -> StageProgram:
         pipeline=spec.pipeline,
         evaluation=spec.evaluation,
         evaluation_sampling=_evaluation_sampling(spec.evaluation, spec.inference.sampling),
+        guard=Rules.of(spec.training),
         filter=_filter(stage, order),
     )
 
@@ -260,7 +263,6 @@ def _order(experiment: Experiment, stage: Stage, group_size: int, mode: str) -> 
         total_steps=training.max_steps,
         min_ratio=training.optimizer.min_ratio,
         grad_clip=training.grad_clip,
-        on_nonfinite=training.on_nonfinite,
         lag_decay=training.lag_decay,
         batch_size=training.batch_size,
         updates=training.updates,

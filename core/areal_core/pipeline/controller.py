@@ -14,7 +14,7 @@ from attrs import evolve
 
 from areal_core.contexts import RunSummary
 from areal_core.data import WeightVersion
-from areal_core.errors import ArealError, CheckpointError, RunFailed, WorkerLost
+from areal_core.errors import ArealError, CheckpointError, RemoteError, RunFailed, WorkerLost
 from areal_core.pipeline import checkpoint, dispatch, supervise
 from areal_core.pipeline.background import Background, Stopped
 from areal_core.pipeline.checkpoint import PipelineState
@@ -24,10 +24,9 @@ from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.elastic import Elastic
 from areal_core.pipeline.evaluate import Evaluator, flat
-from areal_core.pipeline.metrics import Dropped
 from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.pool import Seat
-from areal_core.pipeline.recovery import Recovery, Setback
+from areal_core.pipeline.recovery import LOST, RELOAD, Recovery, Setback
 from areal_core.pipeline.run import Watcher
 from areal_core.pipeline.stopwatch import Stopwatch
 from areal_core.pipeline.supervise import Supervisor
@@ -73,7 +72,12 @@ class Controller:
             run.trace, self._committed, supervision.update_timeout,
         )  # fmt: skip
         self._recovery = Recovery(
-            self._crew.trainer, self._weights, supervise.persistence(supervision), run.events, self._supervisor.mourn
+            self._crew.trainer,
+            self._weights,
+            supervise.persistence(supervision),
+            run.events,
+            self._supervisor.mourn,
+            supervision.max_reloads,
         )
         self._dispatcher = Dispatcher(
             self._crew.engines,
@@ -141,7 +145,7 @@ class Controller:
         """How to get over what stopped the run, if that can be."""
         stop = self._run.stop
         try:
-            return self._recovery.judge(stop.cause)
+            return self._recovery.judge(stop.cause, self._saved)
         except ArealError as error:
             stop.cause = error
             return None
@@ -150,7 +154,7 @@ class Controller:
         """Every stage, from where the run stands."""
         if self._crew.trainer.broken:
             await self._run.stop.race(self._crew.restart_trainer())
-        self._recovery.began(self._state.step, self._state.incarnation)
+        self._recovery.began()
         self._attending = self._run.background.spawn(self._attend())
         for program in self._composition.stages[_stage_of(self._state, self._composition) :]:
             await self._run_stage(program)
@@ -163,24 +167,27 @@ class Controller:
     async def _go_back(self, setback: Setback) -> None:
         """Give up what is under way, and stand where a resume of the run would begin."""
         run, lost = self._run, self._run.events.step
-        await self._give_up(setback.cause)
-        run.stop.overcome()
         stage, self._stage, self._between = self._stage, None, None
+        await self._give_up(stage, setback.cause)
+        run.stop.overcome()
         self._resume, state = await self._last_good()
         self._state = evolve(state, incarnation=self._state.incarnation + 1)
+        if setback.cause == RELOAD and (self._resume is None or stage is None or state.stage != stage.name):
+            self._crew.trainer.kill(setback.reason)  # it can only go back to a state of the stage that it is in
         if stage is not None:
             stage.discard(setback.cause, kept={group.sequence for group in state.buffered})
-        dropped = evolve(run.tally.dropped.get(setback.cause, Dropped()))
-        rewind(run, self._state)
+        run.tally.totals.restarts += setback.cause == LOST
+        run.tally.totals.reloads += setback.cause == RELOAD
+        dropped = rewind(run, self._state, setback.cause)
         self._scores = [(step, figures) for step, figures in self._scores if step <= state.step]
         await self._weights.forget()
-        self._recovery.went_back(setback, lost - state.step, dropped)
+        self._recovery.went_back(setback, lost, self._state, dropped)
         await run.stop.race(asyncio.sleep(setback.wait))
 
-    async def _give_up(self, cause: str) -> None:
+    async def _give_up(self, stage: StageRun | None, cause: str) -> None:
         """End all that belongs to the training that ended. Engines and rollout workers live on."""
-        if self._stage is not None:
-            await self._stage.close(cause)
+        if stage is not None:
+            await stage.close(cause)
         await self._run.background.cancel()
         self._evaluation = None
 
@@ -202,6 +209,7 @@ class Controller:
         run = self._run
         run.watcher.phase(f"stage {program.name}")
         await run.stop.race(self._begin_stage(program))
+        self._recovery.over(self._state.step, self._state.incarnation)
         if program.evaluation.before and self._state.step == 0 and not self._scores:
             await run.stop.race(self._evaluate(program, 0))
         await self._enter(program)
@@ -218,9 +226,14 @@ class Controller:
         """Bring trainer, rollout workers and engines to where the stage begins, or goes on."""
         state, trainer = self._state, self._crew.trainer
         self._stage = self._between = None
-        await trainer.call("begin_stage", program.order)
-        if self._resume is not None and state.stage == program.name:
-            await trainer.call("load_state", str(checkpoint.trainer_state(self._resume)))
+        try:
+            await trainer.call("begin_stage", program.order)
+            if self._resume is not None and state.stage == program.name:
+                await trainer.call("load_state", str(checkpoint.trainer_state(self._resume)))
+        except RemoteError as error:
+            if self._recovery.going_back:  # in a new process it may succeed
+                trainer.kill(f"it could not go back: {error}")
+            raise
         self._between = evolve(state, stage=program.name)
         await self._crew.begin(program)
         version = WeightVersion(state.incarnation, state.step)

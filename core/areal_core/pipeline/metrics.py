@@ -22,15 +22,23 @@ _SMOOTHING = 10.0
 
 @define
 class Totals:
-    """Units drawn and trained on since the run began."""
+    """Units drawn and trained on since the run began, and how often it went back to a checkpoint and why."""
 
     generated: int = 0
     trained: int = 0
+    restarts: int = 0
+    reloads: int = 0
 
     @property
     def utilization(self) -> float:
         """Sample utilization: trained over generated, of what has been either trained on or given up."""
         return self.trained / self.generated if self.generated else 1.0
+
+    @property
+    def setbacks(self) -> dict[str, float]:
+        """As figures; nothing of a run that had none."""
+        counts = {"restarts": float(self.restarts), "reloads": float(self.reloads)}
+        return {name: count for name, count in counts.items() if count}
 
 
 @define
@@ -57,6 +65,12 @@ class Dropped:
         self.units += other.units
         self.longest = max(self.longest, other.longest)
 
+    def leave(self, other: Dropped) -> None:
+        """Not `other`, which was joined before."""
+        self.groups -= other.groups
+        self.trajectories -= other.trajectories
+        self.units -= other.units
+
 
 @define
 class Tally:
@@ -69,15 +83,23 @@ class Tally:
         """As it is now."""
         return Tally(evolve(self.totals), {cause: evolve(dropped) for cause, dropped in self.dropped.items()})
 
-    def rewind(self, before: Tally, *, told: bool) -> None:
-        """Count as in the state `before`; what was drawn since stays drawn, and what was dropped dropped.
+    def rewind(self, before: Tally, cause: str, *, told: bool) -> Dropped:
+        """Count as in the state `before`, and what is given up for that as dropped for `cause`; so much it is.
 
-        `told`: what `before` had dropped was told of in a step that is forgotten, and is told of again.
+        What was drawn since stays drawn. `told`: the drops of `before` were told of in a step that is forgotten;
+        otherwise they are still among those here.
         """
+        lost = Dropped()
+        for dropped in self.dropped.values():
+            lost.join(dropped)
+        for dropped in () if told else before.dropped.values():
+            lost.leave(dropped)
+        self.dropped = before.copy().dropped
+        if lost.groups:
+            self.dropped.setdefault(cause, Dropped()).join(lost)
         self.totals.generated = max(self.totals.generated, before.totals.generated)
         self.totals.trained = before.totals.trained
-        for cause, dropped in before.dropped.items() if told else ():
-            self.dropped.setdefault(cause, Dropped()).join(dropped)
+        return lost
 
     def collected(self, group: TrajectoryGroup) -> None:
         """A group came back from its rollout."""
@@ -148,8 +170,6 @@ def _mean(values: Iterable[float]) -> float:
 
 def note(metrics: Mapping[str, float], events: Events) -> None:
     """What a step did that somebody may ask about later."""
-    if metrics.get("skipped"):
-        events.add("skipped", "this step changed no weight: its loss or gradient is not finite")
     if metrics.get("clipped"):
         norm = metrics.get("grad_norm", float("nan"))
         events.add("clipped", f"the gradient, of norm {norm:.4g}, was clipped", "info", grad_norm=norm)

@@ -16,7 +16,7 @@ from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
-from areal_core.pipeline.metrics import Tally
+from areal_core.pipeline.metrics import Dropped
 from areal_core.pipeline.observers import Observers
 from areal_core.pipeline.run import Run, Watcher
 from areal_core.pipeline.rundir import RunDirectory
@@ -60,18 +60,20 @@ def open_run(
         observers=Observers(info, hooks, trackers, report, inline=composition.debug),
         trace=trace,
         watcher=watcher,
-        tally=Tally(),
+        tally=state.tally.copy(),
     )
+    events.step = state.step
     rewind(run, state)
     return run
 
 
-def rewind(run: Run, state: PipelineState) -> None:
-    """Let the run stand at `state`, whatever it has written and counted beyond; events are kept."""
+def rewind(run: Run, state: PipelineState, cause: str = "") -> Dropped:
+    """Let the run stand at `state`, whatever it has written and counted beyond, which is dropped; events are kept."""
     run.directory.rewind(state.step)
     checkpoint.abandon(run.directory.checkpoints, state.step)
-    run.tally.rewind(state.tally, told=run.events.step != state.step)
+    dropped = run.tally.rewind(state.tally, cause, told=run.events.step != state.step)
     run.events.step = state.step
+    return dropped
 
 
 def _add_observer_event(events: Events, observer: str, problem: str) -> None:

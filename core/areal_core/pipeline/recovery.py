@@ -1,21 +1,24 @@
-"""What the run can get over by going back to a checkpoint, and how often: a lost trainer."""
+"""What the run can get over by going back to a checkpoint, and how often: a lost trainer, a step that exploded."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 from attrs import frozen
 
 from areal_core.errors import RemoteError, WorkerLost
+from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.events import Events
+from areal_core.pipeline.guard import Unstable
 from areal_core.pipeline.metrics import Dropped
 from areal_core.pipeline.supervise import Persistence
 from areal_core.pipeline.weights import Weights
 from areal_core.workers.group import WorkerGroup
 
-LOST = "trainer-lost"
-"""Why groups are dropped that were made for steps which a lost trainer took with it."""
+LOST, RELOAD = "trainer-lost", "reload"
+"""Why groups are dropped when the run goes back."""
 
 
 @frozen
@@ -30,7 +33,8 @@ class Setback:
 class Recovery:
     """Judges what ended the training. `mourn` is told of a lost trainer, by name and reason.
 
-    Restarts are counted in a row, which a trainer that lived for `forgive_after` seconds ends.
+    Restarts are counted in a row, which a trainer that lived for `forgive_after` seconds ends; so are reloads,
+    until there is another checkpoint than the one before.
     """
 
     def __init__(
@@ -40,39 +44,56 @@ class Recovery:
         persistence: Persistence,
         events: Events,
         mourn: Callable[[str, str], None],
+        max_reloads: int,
     ) -> None:
         self._trainer, self._weights, self._persistence = trainer, weights, persistence
         self._events, self._mourn = events, mourn
-        self._restarts = 0
+        self._max_reloads = max_reloads
+        self._restarts = self._reloads = 0
         self._since = 0.0
+        self._checkpoint: Path | None = None
         self._back: Setback | None = None
         self._steps, self._dropped = 0, Dropped()
 
-    def went_back(self, setback: Setback, steps: int, dropped: Dropped) -> None:
-        """The run has been taken back by `steps`, and so much was dropped."""
-        self._back, self._steps = setback, self._steps + steps
+    def went_back(self, setback: Setback, step: int, state: PipelineState, dropped: Dropped) -> None:
+        """The run has been taken back from `step` to `state`, and so much was dropped."""
+        text = f"from step {step} to step {state.step}: {setback.reason}"
+        self._events.add("going-back", text, cause=setback.cause, step=state.step, incarnation=state.incarnation)
+        self._back, self._steps = setback, self._steps + step - state.step
         self._dropped.join(dropped)
 
-    def began(self, step: int, incarnation: int) -> None:
-        """A trainer is at work, from `step` on; after a setback that is told."""
+    @property
+    def going_back(self) -> bool:
+        """Whether a setback is not over."""
+        return self._back is not None
+
+    def began(self) -> None:
+        """A trainer is there."""
         self._since = asyncio.get_running_loop().time()
+
+    def over(self, step: int, incarnation: int) -> None:
+        """All stands at `step` now; after a setback that is told."""
         if self._back is None:
             return
+        kind = "reloaded" if self._back.cause == RELOAD else "trainer-restarted"
         text = f"goes on from step {step}: {self._steps} steps are lost, {self._dropped.groups} groups dropped"
         self._events.add(
-            "trainer-restarted", f"the trainer {text}", reason=self._back.reason, step=step, steps=self._steps,
+            kind, f"the trainer {text}", reason=self._back.reason, step=step, steps=self._steps,
             groups=self._dropped.groups, trajectories=self._dropped.trajectories, units=self._dropped.units,
-            incarnation=incarnation, restarts=self._restarts,
+            incarnation=incarnation, restarts=self._restarts, reloads=self._reloads,
         )  # fmt: skip
         self._back, self._steps, self._dropped = None, 0, Dropped()
 
-    def judge(self, cause: BaseException | None) -> Setback | None:
-        """How to go on after `cause`; None when nothing can be done about it.
+    def judge(self, cause: BaseException | None, checkpoint: Path | None) -> Setback | None:
+        """How to go on after `cause`, from `checkpoint` on; None when nothing can be done about it.
 
         Raises:
             WorkerLost: the trainer was restarted often enough.
+            Unstable: the run went back to this checkpoint often enough.
 
         """
+        if isinstance(cause, Unstable):
+            return self._reload(cause, checkpoint) if cause.then == "reload" else None
         if not isinstance(cause, RemoteError | WorkerLost):
             return None
         if cause is self._weights.broke:  # the trainer may wait in the exchange for ever
@@ -89,6 +110,15 @@ class Recovery:
             raise WorkerLost(self._trainer.name, f"{reason}; it was restarted {self._restarts} times before")
         self._restarts += 1
         return Setback(LOST, reason, self._persistence.wait(self._restarts))
+
+    def _reload(self, cause: Unstable, checkpoint: Path | None) -> Setback:
+        if checkpoint != self._checkpoint:
+            self._reloads, self._checkpoint = 0, checkpoint
+        if self._reloads >= self._max_reloads:
+            problem = f"{cause.problem}; the run went back {self._reloads} times before, to the same checkpoint"
+            raise Unstable(cause.step, problem, "stop")
+        self._reloads += 1
+        return Setback(RELOAD, str(cause))
 
     def _blames_trainer(self, cause: RemoteError | WorkerLost) -> bool:
         """Whether it is the trainer's loss, or what that did to the engines; not what was wrong from the beginning."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container
 
+from attrs import evolve
+
 from areal_core.data import Batch, TrajectoryGroup, WeightVersion
 from areal_core.pipeline.buffer import Buffer
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import StageProgram
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher
+from areal_core.pipeline.guard import Guard
 from areal_core.pipeline.metrics import alarms, batch_metrics, note
 from areal_core.pipeline.rollout import Rollouts
 from areal_core.pipeline.run import Run
@@ -42,9 +45,15 @@ class StageRun:
         self._buffer = Buffer(self._ledger, run.condition, run.tally)
         self._rollouts = Rollouts(run, program, dispatcher, self._sampler, self._ledger, self._buffer)
         self._alarms = alarms(run.events, program.pipeline.max_staleness)
+        self._guard = Guard(program.guard, run.events, state.norms if state.stage == program.name else ())
         self._step = state.step
         self._in_hand: Batch | None = None
         self._admission: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The stage's."""
+        return self._program.name
 
     @property
     def step(self) -> int:
@@ -70,9 +79,16 @@ class StageRun:
         self._ledger.commit(version.step)
 
     async def advance(self) -> None:
-        """One step. Raises `Stopped`, between two steps, once the run is to stop."""
+        """One step.
+
+        Raises:
+            Stopped: between two steps, once the run is to stop.
+            Unstable: the step is done, but changed nothing, and the run must not simply go on.
+
+        """
         waited = self._run.trace.now()
-        self._in_hand = batch = await self._run.stop.race(self._buffer.take())
+        batch = await self._run.stop.race(self._buffer.take())
+        self._in_hand = batch = evolve(batch, grad_limit=self._guard.limit)
         began = self._run.trace.now()
         result: TrainResult = await self._crew.trainer.call("train", batch)
         seconds = self._run.trace.span("train", "trainer", began, step=batch.step + 1)
@@ -83,6 +99,7 @@ class StageRun:
         metrics = self._record(batch, result)
         self._stopwatch.stepped(self._program.name, self._step, metrics, began - waited, seconds)
         await handing_over
+        self._guard.watch(self._step, batch.grad_limit, metrics)
 
     async def catch_up(self) -> None:
         """Return once the engines serve the trainer's weights."""
@@ -119,6 +136,7 @@ class StageRun:
             tally=self._run.tally.copy(),
             elapsed=self._run.trace.elapsed,
             model=self._state.model,
+            norms=self._guard.norms,
         )
 
     @property
@@ -150,6 +168,7 @@ class StageRun:
             "tokens/generated": float(tally.totals.generated),
             "tokens/trained": float(tally.totals.trained),
             "sample_utilization": tally.totals.utilization,
+            **tally.totals.setbacks,
         }
         note(metrics, self._run.events)
         for alarm in self._alarms:

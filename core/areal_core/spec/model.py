@@ -170,6 +170,16 @@ class OptimizerSpec:
 
 
 @frozen(repr=False, unsafe_hash=False)
+class GradGuardSpec:
+    """Gradients that are too large to be clipped and applied: their step is left out. Off, unless a limit is given."""
+
+    norm: float | None = _doc("Largest norm that is applied; null is no limit.", None, gt=0)
+    ratio: float | None = _doc("The same, in medians of the recent steps' norms; null is no limit.", None, gt=1)
+    window: int = _doc("Recent steps that the median is of.", 64, ge=2)
+    then: Literal["skip", "reload", "stop"] = _doc("What else such a step does.", "skip")
+
+
+@frozen(repr=False, unsafe_hash=False)
 class TrainingSpec:
     """The backend and how it trains."""
 
@@ -180,7 +190,10 @@ class TrainingSpec:
     updates: int = _doc("Successive optimizer updates a batch is split into.", 1, ge=1)
     optimizer: OptimizerSpec = _doc("Optimizer and schedule.", factory=OptimizerSpec)
     grad_clip: float | None = _doc("Largest gradient norm; null is off.", 1.0, gt=0)
-    on_nonfinite: Literal["skip", "stop"] = _doc("What a loss or gradient that is not finite does.", "skip")
+    on_nonfinite: Literal["skip", "reload", "stop"] = _doc(
+        "What a loss or gradient that is not finite does: its step is left out, and then what.", "skip"
+    )
+    grad_guard: GradGuardSpec = _doc("What a gradient that explodes does.", factory=GradGuardSpec)
     micro_batch_tokens: int = _doc("Most tokens of one forward pass; 0 chooses.", 0, ge=0)
     activation_checkpointing: bool = _doc("Recompute activations in the backward pass.", False)
     amp: AmpSpec = _doc("Mixed precision.", factory=AmpSpec)
@@ -260,6 +273,7 @@ class SupervisionSpec:
     start_timeout: float = _doc("Seconds an engine or rollout worker may take until it serves.", 1800.0, gt=0)
     update_timeout: float = _doc("Seconds an engine may take to fetch a version, and to swap it in.", 600.0, gt=0)
     train_timeout: float | None = _doc("Seconds one call of the trainer may take; null is no limit.", 3600.0, gt=0)
+    max_reloads: int = _doc("Times in a row a run goes back to one checkpoint because of a step.", 3, ge=0)
     memory_limit: float | None = _doc("Share of its memory above which a worker makes room.", 0.9, gt=0, le=1)
     task_retries: int = _doc("Times a failed rollout is tried again.", 2, ge=0)
     max_failed_share: float = _doc("Share of recent tasks that may fail.", 0.2, ge=0, le=1)

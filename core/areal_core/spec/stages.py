@@ -25,6 +25,7 @@ VARIES: dict[SpecPath, tuple[str, ...]] = {
         "optimizer",
         "grad_clip",
         "on_nonfinite",
+        "grad_guard",
         "lag_decay",
     ),
     ("inference",): ("sampling",),

@@ -80,7 +80,6 @@ class StageOrder:
     total_steps: int
     min_ratio: float
     grad_clip: float | None
-    on_nonfinite: str
     lag_decay: float
     batch_size: int
     updates: int

@@ -145,7 +145,6 @@ def _stage(order: StageOrder) -> StagePlan:
             total_steps=order.total_steps,
             min_ratio=order.min_ratio,
             grad_clip=order.grad_clip,
-            on_nonfinite=order.on_nonfinite,
             lag_decay=order.lag_decay,
         ),
         batch_size=order.batch_size,

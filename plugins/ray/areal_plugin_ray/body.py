@@ -38,7 +38,7 @@ class RayBody:
     async def close(self) -> None:
         """End it, and wait for that."""
         self.kill()
-        await asyncio.wait(self._tasks)
+        await asyncio.wait({self.exited})
 
     def _spawn_end(self, kill: bool) -> None:
         self._tasks.add(asyncio.create_task(self._end(kill)))

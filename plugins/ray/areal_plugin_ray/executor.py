@@ -38,8 +38,7 @@ class RayExecutor:
     def __init__(self, options: RayOptions, context: ExecutorContext) -> None:
         self._options, self._context = options, context
         self._desk, self._reception = Reception(context), Reception(context)
-        self._entering = asyncio.Lock()
-        self._stay: Stay | None = None
+        self._stay: asyncio.Task[Stay] | None = None
         self._processes: list[Process] = []
         self._bodies: list[RayBody] = []
         self._workers: list[LinkedWorker] = []
@@ -72,8 +71,7 @@ class RayExecutor:
         await asyncio.gather(*(worker.stop(self._options.grace) for worker in self._workers))
         await asyncio.gather(*(body.close() for body in self._bodies))
         if self._stay is not None:
-            await self._stay.leave()
-            await self._stay.broker.stop(self._options.grace)
+            await self._leave(self._stay)
         for process in self._processes:
             process.kill()
         await asyncio.gather(*(process.swept for process in self._processes))
@@ -82,14 +80,24 @@ class RayExecutor:
 
     async def _enter(self) -> Stay:
         """The stay in the cluster; a new one where the last one's broker is lost."""
-        async with self._entering:
-            if self._stay is None or self._processes[-1].exited.done():
-                broker = await self._broker()
-                stay = Stay(self._options, self._context, broker)
-                await stay.enter()
-                await self._reception.open(f"tcp:{stay.address}:0")
-                self._stay = stay
-            return self._stay
+        if self._stay is None or (self._stay.done() and self._processes[-1].exited.done()):
+            self._stay = asyncio.create_task(self._begin())
+        stay = self._stay
+        await asyncio.wait({stay})
+        return stay.result()
+
+    async def _begin(self) -> Stay:
+        stay = Stay(self._options, self._context, await self._broker())
+        await stay.enter()
+        await self._reception.open(f"tcp:{stay.address}:0")
+        return stay
+
+    async def _leave(self, stay: asyncio.Task[Stay]) -> None:
+        stay.cancel()
+        (begun,) = await asyncio.gather(stay, return_exceptions=True)
+        if isinstance(begun, Stay):
+            await begun.leave()
+            await begun.broker.stop(self._options.grace)
 
     async def _broker(self) -> LinkedWorker:
         spec = WorkerSpec("ray", "areal_plugin_ray.broker:Broker", Place())

@@ -22,11 +22,11 @@ SPEAK_AFTER = 5.0
 """Seconds of waiting before somebody is told."""
 
 
-@frozen
+@frozen(eq=False)
 class Room:
-    """A worker's bundle in a placement group."""
+    """A worker's bundle in a placement group, whose number is known once it has its machines."""
 
-    group: int
+    group: asyncio.Task[int]
     index: int
 
 
@@ -35,7 +35,7 @@ class Stay:
 
     def __init__(self, options: RayOptions, context: ExecutorContext, broker: Worker) -> None:
         self._options, self._context, self.broker = options, context, broker
-        self._rooms: dict[str, asyncio.Task[Room]] = {}
+        self._rooms: dict[str, Room] = {}
         self.address = ""
 
     async def enter(self) -> None:
@@ -66,27 +66,26 @@ class Stay:
         needs = bundle(spec, self._options)
         if spec.name not in self._rooms:
             self._reserve({spec.name: needs})
-        room = await asyncio.shield(self._rooms[spec.name])
+        room = self._rooms[spec.name]
+        await asyncio.wait({room.group})
+        group = room.group.result()
         try:
             async with asyncio.timeout(self._options.place_timeout):
-                return await self._settle(spec.name, needs, room)
+                return await self._settle(spec.name, needs, group, room.index)
         except TimeoutError:
             waited = f"found no machine within {self._options.place_timeout:g} s"
             raise WorkerLost(spec.name, f"{waited}: it needs {amounts(needs)}; {await self._state()}") from None
 
     async def leave(self) -> None:
         """Wait for nothing any more."""
-        for task in self._rooms.values():
-            task.cancel()
-        await asyncio.gather(*self._rooms.values(), return_exceptions=True)
+        groups = {room.group for room in self._rooms.values()}
+        for group in groups:
+            group.cancel()
+        await asyncio.gather(*groups, return_exceptions=True)
 
     def _reserve(self, workers: Mapping[str, Bundle]) -> None:
         group = asyncio.create_task(self._make_room(workers))
-
-        async def room(index: int) -> Room:
-            return Room(await asyncio.shield(group), index)
-
-        self._rooms.update({name: asyncio.create_task(room(index)) for index, name in enumerate(workers)})
+        self._rooms.update({name: Room(group, index) for index, name in enumerate(workers)})
 
     async def _make_room(self, workers: Mapping[str, Bundle]) -> int:
         """The number of a placement group that has its machines."""
@@ -107,12 +106,12 @@ class Stay:
             raise InputError("executor ray", problem, "wait, or raise executor.ray.place_timeout") from None
         return group
 
-    async def _settle(self, name: str, needs: Bundle, room: Room) -> Home:
+    async def _settle(self, name: str, needs: Bundle, group: int, index: int) -> Home:
         """Try until a keeper answers: Ray may take a while to see that a bundle's machine is lost, and to move it."""
         folder = self._context.logs.parent
         while True:
-            await self._created(room.group, name, needs)
-            home: Home = await self.broker.call("keep", room.group, room.index, str(folder))
+            await self._created(group, name, needs)
+            home: Home = await self.broker.call("keep", group, index, str(folder))
             if home.keeper >= 0:
                 return home
             if not home.problem:

@@ -12,7 +12,9 @@ from areal_core import ENTRY_POINT_GROUP, hookspecs
 from areal_core.errors import RunFailed
 from areal_core.hookspecs import hookimpl
 from areal_core.pipeline import checkpoint
+from areal_core.pipeline.guard import Rules
 from areal_core.pipeline.weights import Route
+from areal_core.spec.model import AmpSpec, TrainingSpec
 
 SLOW = "inference.mock.token_seconds=0.1"
 EVERY = "checkpoint={every: 4, keep: 100}"
@@ -266,3 +268,83 @@ def test_an_engine_that_never_takes_a_version_is_replaced_and_the_others_go_on(s
     ensure_whole(scene)
     (lost,) = events(scene, "worker-lost")
     assert lost["reason"] == f"hung: it did not {method} the weights within 20 s"
+
+
+SHORT = ("training.max_steps=10", "checkpoint={every: 4, keep: 100}")
+RATIO = "training.grad_guard={ratio: 10, window: 4, then: %s}"
+
+
+def test_a_step_that_explodes_is_skipped_and_told(scene):
+    scene.run(*SHORT, RATIO % "skip", "training.mock.exploding=[6]")
+    ensure_whole(scene, 10, 40)
+    assert [line["step"] for line in scene.lines("metrics.jsonl") if line["exploded"]] == [6]
+    (event,) = [event for event in scene.log.events if event.kind == "skipped"]
+    assert event.message == "step 6 changed no weight: its gradient's norm, 1000, is over 10"
+    assert event.data["then"] == "skip"
+
+
+def test_a_gradient_is_not_too_large_while_too_few_are_known(scene):
+    scene.run(*SHORT, RATIO % "stop", "training.mock.exploding=[2]")
+    ensure_whole(scene, 10, 40)
+
+
+def test_gradients_that_stay_large_are_let_through_in_time(scene):
+    scene.run(*SHORT, RATIO % "skip", "training.mock.exploding=[5, 6, 7, 8, 9, 10]")
+    assert [line["step"] for line in scene.lines("metrics.jsonl") if line["exploded"]] == [5, 6]
+
+
+@pytest.mark.parametrize(("rule", "figure"), [("exploding", "exploded"), ("nonfinite", "skipped")])
+def test_a_step_may_take_the_run_back_to_its_checkpoint_without_a_restart(scene, rule, figure):
+    reload = (RATIO % "reload", "training.on_nonfinite=reload")
+    scene.run(*SHORT, *reload, f"training.mock.{rule}=[7]")
+    ensure_whole(scene, 10, 40)
+    metrics = scene.lines("metrics.jsonl")
+    assert not any(line[figure] for line in metrics)
+    assert [line.get("reloads", 0) for line in metrics] == [0] * 4 + [1] * 6
+    assert not events(scene, "worker-lost")
+    (back,) = events(scene, "reloaded")
+    assert (back["step"], back["steps"], back["incarnation"]) == (4, 3, 1)
+
+
+def test_a_trainer_that_is_in_a_later_stage_than_its_checkpoint_is_started_anew(scene):
+    stages = "stages=[{name: a, training: {max_steps: 5}}, {name: b, training: {max_steps: 5}}]"
+    scene.run(stages, SHORT[1], "training.on_nonfinite=reload", "training.mock.nonfinite=[6]")
+    ensure_whole(scene, 10, 40)
+    assert [data["step"] for data in events(scene, "reloaded")] == [4, 8]
+
+
+def test_a_trainer_without_a_checkpoint_begins_again(scene):
+    options = ("training.on_nonfinite=reload", "training.mock.nonfinite=[3]", "supervision.max_reloads=1")
+    with pytest.raises(RunFailed, match="step 3 changed no weight: it is not finite; the run went back 1 times before"):
+        scene.run("training.max_steps=10", *options)
+    assert [data["step"] for data in events(scene, "reloaded")] == [0]
+
+
+def test_a_run_that_keeps_exploding_fails_with_the_cause(scene):
+    cause = r"step 6 changed no weight: it is not finite; the run went back 3 times before, to the same checkpoint"
+    with pytest.raises(RunFailed, match=cause):
+        scene.run(*SHORT, "training.on_nonfinite=reload", "training.mock.nonfinite=[6, 8, 10, 12, 14]")
+    assert len(events(scene, "reloaded")) == 3
+
+
+def test_a_step_may_stop_the_run_with_a_checkpoint_before_it_counts(scene):
+    with pytest.raises(RunFailed, match="step 6 changed no weight: it is not finite"):
+        scene.run(*SHORT, "training.on_nonfinite=stop", "training.mock.nonfinite=[6]")
+    assert scene.run(*SHORT, resume=checkpoint.latest(scene.folder / "run")).outcome == "done"
+    ensure_whole(scene, 10, 40)
+
+
+def test_a_gradients_limit_is_the_same_after_a_resume(scene):
+    limits = (*SHORT, RATIO % "skip")
+    scene.run(*limits, "training.mock.exploding=[9]", meddle=stop_at(4))
+    at = checkpoint.latest(scene.folder / "run")
+    scene.run(*limits, "training.mock.exploding=[1]", resume=at)
+    skipped = [line["step"] for line in scene.lines("metrics.jsonl") if line["exploded"]]
+    assert skipped == [int(at.name.removeprefix("step-")) + 1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "kept"), [("fp16", "dynamic", "skip"), ("fp16", 8.0, "stop"), ("bf16", 1.0, "stop")]
+)
+def test_under_a_dynamic_loss_scale_steps_that_are_not_finite_are_only_skipped(dtype, scale, kept):
+    assert Rules.of(TrainingSpec(on_nonfinite="stop", amp=AmpSpec(True, dtype, scale))).nonfinite == kept

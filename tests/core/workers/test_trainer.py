@@ -39,7 +39,6 @@ def order() -> StageOrder:
         total_steps=10,
         min_ratio=0.0,
         grad_clip=None,
-        on_nonfinite="skip",
         lag_decay=0.0,
         batch_size=4,
         updates=1,
