@@ -80,7 +80,7 @@ def many(first: int, count: int, jobs: int) -> int:
                         _say(report(outcome))
                         pool.shutdown(wait=False, cancel_futures=True)
                         return 1
-                if done % 500 < CHUNK:
+                if done % 100 < CHUNK:
                     _say(_figures(done, count, lives, events, seconds, began))
     except KeyboardInterrupt:
         _say(f"stopped; seeds {first} to {first + done - 1} hold: go on with --first {first + done}")
