@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import json
-import logging
-import resource
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 from attrs import field, frozen
 
-from areal_core.errors import CheckpointError, RemoteError, RunFailed, WorkerLost
-from areal_core.manager import Manager
-from areal_core.pipeline import checkpoint, rundir
+from areal_core.errors import RemoteError, RunFailed, WorkerLost
 from areal_core.pipeline.compose import compose
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.dispatch import TooManyFailed
 from areal_core.pipeline.events import Event
 from areal_core.pipeline.run import EvaluationReport, StepReport
-from areal_core.spec import load_experiment
 from areal_core.spec.experiment import Experiment
 from areal_plugins.testing.mocks import transport
-from areal_plugins.testing.pipeline import manager
 from areal_plugins.testing.sim import wires
 from areal_plugins.testing.sim.disk import Disk
 from areal_plugins.testing.sim.loop import Killed, SimLoop, abandon
 from areal_plugins.testing.sim.schedule import Kill, Mishap, Schedule, Strike
+from areal_plugins.testing.sim.setting import cheaply, experiment_of, latest, resident
 from areal_plugins.testing.sim.watch import Broken, Watch
 from areal_plugins.testing.sim.wires import SimWorker
 
@@ -65,25 +56,12 @@ class Outcome:
     """Now and then: seconds, MiB of the process, and steps."""
 
 
-@contextmanager
-def _cheaply() -> Iterator[None]:
-    """With no log, which would be one of faults, and run directories that do not describe the spec."""
-    logger = logging.getLogger("areal_core")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        with patch.object(rundir.RunDirectory, "describe"):
-            yield
-    finally:
-        logger.setLevel(level)
-
-
 def play(schedule: Schedule, trace: int | None = 60) -> Outcome:
     """The whole experiment of `schedule`; the outcome's trace has its last `trace` events, None: all."""
     base = next((folder for folder in (Path("/dev/shm"),) if folder.is_dir()), None)  # noqa: S108  memory, if there is any
     folder = Path(tempfile.mkdtemp(prefix="areal-sim-", dir=base))
     try:
-        with _cheaply():
+        with cheaply():
             return World(schedule, folder, trace).play()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -128,7 +106,7 @@ class World:
         )
 
     def _live_on(self) -> None:
-        experiment = _experiment(self.folder, self.schedule.spec)
+        experiment = experiment_of(self.folder, self.schedule.spec)
         resume: Path | None = None
         lives = 12 + len(self.schedule.kills) + len(self.schedule.mishaps) + len(self.schedule.strikes)
         while not self.ends or self.ends[-1] != "done":
@@ -143,7 +121,7 @@ class World:
                 raise self.watch.broken
             if self.schedule.rates:
                 return
-            resume = _latest(run)
+            resume = latest(run)
             if resume is not None and self._finished(experiment, resume):
                 return
 
@@ -382,35 +360,10 @@ class _Life:
 
     def stepped(self, report: StepReport) -> None:
         if self._world.schedule.rates and report.step % 100 == 0:
-            self._watch.memory.append((self.loop.time(), _resident(), report.step))
+            self._watch.memory.append((self.loop.time(), resident(), report.step))
 
     def evaluated(self, report: EvaluationReport) -> None:
         self._watch.events["evaluated"] += 1
 
     def happened(self, event: Event) -> None:
         self._watch.happened(event)
-
-
-def _resident() -> int:
-    """MiB of memory that this process has; 0 where nobody can say."""
-    file = Path("/proc/self/statm")
-    return int(file.read_text().split()[1]) * resource.getpagesize() >> 20 if file.exists() else 0
-
-
-@cache
-def plugins() -> Manager:
-    """The mocks, and the executor of simulations."""
-    return manager([wires])
-
-
-def _experiment(folder: Path, spec: Any) -> Experiment:
-    source = folder / "spec.json"
-    source.write_text(json.dumps(spec))
-    return load_experiment(source, (), plugins())
-
-
-def _latest(run: Path) -> Path | None:
-    try:
-        return checkpoint.latest(run)
-    except CheckpointError:
-        return None
