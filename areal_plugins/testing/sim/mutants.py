@@ -52,12 +52,6 @@ MUTANTS = (
         "return True",
     ),
     Mutant(
-        "a group that runs again keeps the deadline of its first try",
-        "dispatch",
-        "            if failures or losses:\n                again()\n",
-        "",
-    ),
-    Mutant(
         "what is too old is not dropped",
         "buffer",
         "        for sequence in self._ledger.expire():\n",
@@ -96,15 +90,18 @@ MUTANTS = (
     Mutant(
         "a restarted engine serves before it has the weights",
         "weights",
-        '                await seat.worker.call("prepare", self._offer)\n'
-        '                await seat.worker.call("commit", self._offer.version)\n',
-        "",
+        "                    await self._take_in(seat, offer)\n",
+        "                    pass\n",
     ),
     Mutant(
         "a version counts as served before the engines have swapped",
         "weights",
-        "            held = await self._commit(engines, offer.version)\n            old, self._offer = self._offer, offer\n",
-        "            old, self._offer = self._offer, offer\n            held = await self._commit(engines, offer.version)\n",
+        """            held = await self._commit(engines, offer.version)
+            old, self._offer, self._coming = self._offer, offer, None
+""",
+        """            old, self._offer, self._coming = self._offer, offer, None
+            held = await self._commit(engines, offer.version)
+""",
     ),
     Mutant(
         "an engine whose swap failed goes on serving",
@@ -113,42 +110,40 @@ MUTANTS = (
         "                    pass\n",
     ),
     Mutant(
-        "engines join in the middle of an update",
-        "weights",
-        "        async with self._lock:\n            if self._offer is not None:\n",
-        "        if True:\n            if self._offer is not None:\n",
-    ),
-    Mutant(
         "orders go out while engines swap",
         "dispatch",
-        'return mode != "generate" or (bool(self._engines.ready) and not self._swapping())',
-        'return mode != "generate" or bool(self._engines.ready)',
+        'return mode != "generate" or (self._engines.serves and not self._swapping())',
+        'return mode != "generate" or self._engines.serves',
     ),
     Mutant(
-        "a resume does not raise the incarnation",
+        "a trainer that is lost comes back as if nothing had happened since",
         "controller",
-        "return evolve(state, incarnation=state.incarnation + 1)",
-        "return state",
+        "self._state = evolve(state, incarnation=self._state.incarnation + 1)",
+        "self._state = evolve(state, drawn=self._state.drawn, incarnation=self._state.incarnation + 1)",
     ),
     Mutant(
-        "a checkpoint is put in place before it is whole",
-        "checkpoint",
-        '        await trainer.call("save_state", str(fresh / _TRAINER))\n'
-        "        await asyncio.to_thread(_finish, fresh, final, state, identity, keep)\n",
-        "        await asyncio.to_thread(_finish, fresh, final, state, identity, keep)\n"
-        '        await trainer.call("save_state", str(final / _TRAINER))\n',
+        "a lost trainer's files are not taken back",
+        "opening",
+        "    run.directory.rewind(state.step)\n",
+        "",
     ),
     Mutant(
-        "a lost rollout worker's group waits for ever",
+        "a worker that is lost is not replaced",
+        "supervise",
+        "                await self._replace(pool, seat, bring, reason)\n",
+        "                await asyncio.Event().wait()\n",
+    ),
+    Mutant(
+        "a rollout that failed is never tried again",
         "dispatch",
-        "            except WorkerLost:\n                host.lose(worker)\n                raise\n",
-        "            except WorkerLost:\n                host.lose(worker)\n                await asyncio.Event().wait()\n                raise\n",
+        "                    lost = toll.add(error)\n",
+        "                    lost = await asyncio.Event().wait()\n",
     ),
     Mutant(
-        "nobody is told that an engine is back",
-        "pool",
-        "            seat = self.lightest()\n            worker = seat.worker\n",
-        "            seat = self.seats[0]\n            worker = seat.worker\n",
+        "a checkpoint does not hold what is under way",
+        "checkpoint",
+        '"under_way": [[sequence, asdict(task)] for sequence, task in state.under_way],',
+        '"under_way": [],',
     ),
     Mutant(
         "lines after the step of a resume stay in the files",
@@ -228,6 +223,6 @@ class _Loader(importlib.machinery.SourceFileLoader):
         super().__init__(name, path)
         self._mutant = mutant
 
-    def get_code(self, fullname: str):  # type: ignore[no-untyped-def]  # noqa: ANN201  as its parent
+    def get_code(self, fullname: str):  # type: ignore[no-untyped-def]
         source = mutated(self._mutant, self.get_source(fullname) or "")
         return compile(source, self.path, "exec", dont_inherit=True)

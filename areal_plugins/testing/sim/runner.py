@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
+from areal_plugins.testing.sim.schedule import days as long_run
 from areal_plugins.testing.sim.schedule import draw
 from areal_plugins.testing.sim.world import Outcome, play
 
@@ -49,6 +50,23 @@ def replay(seed: int, everything: bool = False) -> int:
     return 0
 
 
+def days(hours: float, seed: int) -> int:
+    """One long run at the rates of faults that users report, and what it took."""
+    outcome = play(long_run(hours, seed))
+    if outcome.broken is not None:
+        _say("\n".join(outcome.trace))
+        _say(f"broken invariant {outcome.broken.invariant}: {outcome.broken.text}")
+        return 1
+    seen, memory = outcome.seen, outcome.memory
+    _say(f"{outcome.seconds / 3600:.1f} hours of virtual time, {outcome.ends[-1]} after {memory[-1][2]} steps")
+    for kind in ("worker-lost", "worker-restarted", "trainer-restarted", "group-retried", "group-failed", "skipped"):
+        _say(f"{kind:>20} {seen[kind]}")
+    _say("at most: " + ", ".join(f"{size} {what}" for what, size in sorted(outcome.most.items())))
+    for seconds, resident, step in (memory[0], memory[len(memory) // 2], memory[-1]):
+        _say(f"{seconds / 3600:6.1f} h, step {step}: {resident} MiB")
+    return 0 if outcome.ends == ("stopped",) else 1
+
+
 def many(first: int, count: int, jobs: int) -> int:
     """Play `count` seeds on `jobs` processes; stops at the first broken invariant, or when asked to."""
     began, done, events, lives, seconds = time.monotonic(), 0, 0, 0, 0.0
@@ -62,7 +80,7 @@ def many(first: int, count: int, jobs: int) -> int:
                         _say(report(outcome))
                         pool.shutdown(wait=False, cancel_futures=True)
                         return 1
-                if done % 500 < CHUNK:
+                if done % 100 < CHUNK:
                     _say(_figures(done, count, lives, events, seconds, began))
     except KeyboardInterrupt:
         _say(f"stopped; seeds {first} to {first + done - 1} hold: go on with --first {first + done}")

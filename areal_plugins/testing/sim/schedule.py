@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from random import Random
 from typing import Any, Literal
@@ -17,8 +18,11 @@ silent, and answers again before it is given up. `slow`: all it does takes longe
 jumps. `disk-full`: nothing can be written to checkpoints for a while. `stop`: somebody asks the run to stop.
 """
 
-StrikeKind = Literal["raise", "raise-after", "die", "die-after", "late", "twice"]
-"""How one call goes wrong: before it has done anything, or after it did it and before it could say so."""
+StrikeKind = Literal["raise", "raise-after", "die", "die-after", "late", "twice", "explode"]
+"""How one call goes wrong: before it has done anything, or after it did it and before it could say so.
+
+`explode`: a step whose loss and gradient are not finite.
+"""
 
 ROLES = ("engine", "rollout", "trainer")
 
@@ -61,6 +65,10 @@ class Schedule:
     strikes: tuple[Strike, ...] = ()
     kills: tuple[Kill, ...] = ()
     debug: bool = False
+    calm: bool = False
+    rates: Mapping[str, tuple[tuple[StrikeKind, float], ...]] = field(factory=dict)
+    """Beside `strikes`: by method, how calls go wrong at random, and the share that does."""
+
     patience: float = 4 * 3600.0
     latency: Mapping[str, float] = field(factory=dict)
     """Shortest seconds by method; a call takes up to 30 times that, with a heavy tail."""
@@ -99,7 +107,51 @@ def draw(seed: int) -> Schedule:
         strikes=() if calm else _strikes(random),
         kills=() if calm else _kills(random),
         debug=random.random() < 0.15,
+        calm=calm and not _faulty(spec),
         latency=_latency(random),
+    )
+
+
+def days(hours: float, seed: int) -> Schedule:
+    """A long run at the rates of faults that users report: asked to stop after so many hours.
+
+    0.3 % of environment processes hang, 1.2 % of workers run out of memory and die, 0.8 % of steps explode; a
+    rollout worker, an engine and a trainer is taken to run that risk in every step, and an environment in every
+    rollout of a group.
+    """
+    spec: dict[str, Any] = {
+        "name": "days",
+        "seed": seed,
+        "model": "mock",
+        "platform": "mock",
+        "executor": "sim",
+        "resources": {"train": {"num_gpus": 2}, "infer": {"num_gpus": 4}, "rollout": {"cpus": 2}},
+        "inference": {
+            "type": "mock",
+            "max_concurrent": 4,
+            "mock": {"token_seconds": 0.2, "shortest": 20, "longest": 200, "lengths": "log-uniform"},
+            "sampling": {"max_new_tokens": 200},
+        },
+        "training": {"backend": "mock", "optimizer": "mock", "batch_size": 8, "max_steps": 1_000_000},
+        "weights": "mock",
+        "objective": {"type": "mock", "group_size": 2},
+        "environments": [{"name": "tasks", "type": "mock", "size": 1000, "reward": "mock"}],
+        "pipeline": {"max_staleness": 4},
+        "supervision": {"rollout_timeout": 300.0},
+        "evaluation": {"before": False, "after": False, "every": 200, "samples": 4},
+        "checkpoint": {"every": 20, "keep": 2},
+        "trackers": [],
+    }
+    return Schedule(
+        seed=seed,
+        spec=spec,
+        mishaps=(Mishap(hours * 3600.0, "stop"),),
+        latency={"start": 5.0, "setup": 1.0, "train": 15.0, "publish": 0.5, "prepare": 0.5, "commit": 0.1},
+        rates={
+            "run_group": (("late", 0.003), ("die", 0.006)),  # two groups a worker and step
+            "prepare": (("die", 0.012),),
+            "train": (("die", 0.006), ("explode", 0.004)),  # two ranks
+        },
     )
 
 
@@ -183,6 +235,11 @@ def _faults(random: Random, method: str, odds: float, kinds: tuple[str, ...] = (
     if random.random() > odds:
         return []
     return [{"method": method, "kind": random.choice(kinds), "call": random.randint(1, 40)}]
+
+
+def _faulty(spec: Mapping[str, Any]) -> bool:
+    """Whether a component of it is told to fail."""
+    return '"kind"' in json.dumps(spec)
 
 
 def _supervision(random: Random) -> dict[str, Any]:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import frozen
 
-from areal_core.data import NO_VERSION, Batch, TaskRef, TrajectoryGroup, WeightVersion
+from areal_core.data import NO_VERSION, Batch, TrajectoryGroup, WeightVersion
 from areal_core.errors import CheckpointError
 from areal_core.pipeline import checkpoint
 from areal_core.pipeline.compose import Composition, StageProgram
@@ -26,8 +26,10 @@ from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.events import Event
 from areal_core.pipeline.metrics import Tally
 from areal_core.pipeline.recovery import LOST, RELOAD
+from areal_core.pipeline.staleness import NEVER
 from areal_core.pipeline.tasks import TaskSampler
 from areal_core.pipeline.train import StageRun
+from areal_plugins.testing.sim.history import History, Key
 from areal_plugins.testing.sim.wires import SimWorker
 
 EVERY = 200
@@ -43,33 +45,6 @@ class Broken(BaseException):
     at: float
 
 
-@define
-class History:
-    """What was trained on, as a resume sees it: `groups` by step, counted from 1, and where each incarnation began."""
-
-    groups: dict[int, tuple[TrajectoryGroup, ...]] = field(factory=dict)
-    dropped: list[tuple[int, str, int]] = field(factory=list)
-    forks: dict[int, int] = field(factory=dict)
-
-    def rewind(self, step: int) -> None:
-        """Forget what came after `step`."""
-        self.groups = {done: groups for done, groups in self.groups.items() if done <= step}
-        self.dropped = [entry for entry in self.dropped if entry[0] <= step]
-
-    def trained(self, step: int) -> int:
-        """Groups trained on up to `step`."""
-        return sum(len(groups) for done, groups in self.groups.items() if done <= step)
-
-    def given_up(self, step: int) -> int:
-        """Groups dropped up to `step`."""
-        return sum(groups for at, _, groups in self.dropped if at <= step)
-
-    def origin(self, version: WeightVersion, incarnation: int) -> bool:
-        """Whether the trainer's `incarnation` goes on from `version`."""
-        forks = [step for number, step in self.forks.items() if version.incarnation < number <= incarnation]
-        return version.incarnation <= incarnation and version.step <= min(forks, default=version.step)
-
-
 class Watch:
     """Looks at one experiment, through all lives of its controller."""
 
@@ -79,27 +54,44 @@ class Watch:
         self.events: Counter[str] = Counter()
         self.broken: Broken | None = None
         self.looks = 0
+        self.lost: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
+        self.memory: list[tuple[float, int, int]] = []
         self.engines: WeakValueDictionary[str, SimWorker] = WeakValueDictionary()
         self._patience = patience
-        self._tasks: dict[int, tuple[TaskRef, int]] = {}
+        self._tasks: dict[int, Key] = {}
         self._controller: Controller | None = None
+        self._mark: tuple[Any, ...] = ()
         self._composition: Composition | None = None
-        self._clock = lambda: 0.0
+        self._clock: Callable[[], float] = _zero
 
     # --- lives -----------------------------------------------------------------------------------------
 
     def begin(self, controller: Controller, composition: Composition, loop: asyncio.AbstractEventLoop) -> None:
         """A life begins, from the controller's own state."""
         self._controller, self._composition, self._clock = controller, composition, loop.time
-        state = controller._state
-        self.history.rewind(state.step)
-        self.history.forks[state.incarnation] = state.step
         self._stage: StageRun | None = None
         self._oracle: TaskSampler | None = None
-        self._pending: dict[int, Batch] = {}
         self._seen: tuple[Any, ...] = ()
-        self._moved, self._mark = 0.0, None
+        self._moved, self._mark = 0.0, ()
+        self._stand(controller)
+
+    def _stand(self, controller: Controller) -> None:
+        """A life begins, or the run goes back: what came after its state is forgotten.
+
+        What was dropped meanwhile stays counted, though its draws are forgotten: that many are in `excess`.
+        """
+        state = controller._state
+        self._incarnation = state.incarnation
+        self.history.rewind(state.step)
+        self.history.forks[state.incarnation] = state.step
+        self._pending: dict[int, Batch] = {}
+        known = self.history.trained(state.step) + len(state.buffered) + len(state.under_way)
+        self._excess = known + self._dropped(controller, state.step) - state.drawn.groups
+
+    def _dropped(self, controller: Controller, step: int) -> int:
+        """Groups that were dropped up to `step`, told of or not."""
+        return _given_up(controller._run.tally) + self.history.given_up(step)
 
     def forget(self) -> None:
         """The experiment begins anew, in another run directory."""
@@ -118,12 +110,10 @@ class Watch:
         """The run tells of an event."""
         self.events[event.kind] += 1
         self.note(f"[{event.kind}] {event.message}"[:200])
-        if event.kind == "going-back":
-            self.history.rewind(event.data["step"])
-            self.history.forks[event.data["incarnation"]] = event.data["step"]
-            self._pending, self._stage = {}, None
-        elif event.kind == "dropped" and event.data["cause"] not in (LOST, RELOAD):  # those are drawn again
-            self.history.dropped.append((event.step, event.data["cause"], event.data["groups"]))
+        if event.kind == "worker-lost":
+            self.lost[event.data["worker"]] += 1
+        if event.kind == "dropped" and event.data["cause"] not in (LOST, RELOAD):  # those are drawn again
+            self.history.drop(event.step, event.data["groups"])
 
     # --- between any two events ------------------------------------------------------------------------
 
@@ -135,6 +125,13 @@ class Watch:
             raise self.broken
         if controller is None:
             return
+        if controller._state.incarnation != self._incarnation:
+            self.note(f"the trainer goes back to step {controller._state.step}")
+            self._stand(controller)
+            if self._excess < 0:
+                self.fail(
+                    "no-task-lost", f"{-self._excess} groups were drawn, and are nowhere after the trainer's loss"
+                )
         self._serving(controller)
         stage = controller._stage
         if stage is not None:
@@ -152,15 +149,16 @@ class Watch:
             raise self.broken
 
     def _serving(self, controller: Controller) -> None:
-        """All engines that serve have the version that the run is said to serve, but while they swap or the run ends."""
+        """All engines that serve have the version that the run serves, but while they swap or the run ends."""
         weights = controller._weights
         offer = weights._offer
         if weights.swapping or offer is None or controller._run.stop.asked is not None:
             return
         version = offer.version
         for seat in controller._crew.engines.seats:
-            if seat.ready and seat.held.serves is not version and seat.held.serves != version:
-                self.fail("engines-agree", f"{seat.name} serves {seat.held.serves}, the run {version}")
+            serves = seat.held.serves if seat.ready else version  # type: ignore[union-attr]  # ours, and there
+            if serves is not version and serves != version:
+                self.fail("engines-agree", f"{seat.name} serves {serves}, the run {version}")
 
     def _counts(self, controller: Controller, stage: StageRun) -> None:
         """No task is lost, or in two places; what runs ahead is within the bound."""
@@ -174,14 +172,13 @@ class Watch:
             return
         buffered, rolling = stage._buffer._groups.keys(), stage._rollouts._rolling.keys()
         in_hand = (stage._ledger.step - stage._step) * program.bound.groups
-        tally = _given_up(controller._run.tally)
-        trained, given_up = self.history.trained(stage._step), self.history.given_up(stage._step)
-        drawn = stage._sampler.drawn.groups
-        if drawn != trained + in_hand + len(buffered) + len(rolling) + given_up + tally:
+        given_up = self._dropped(controller, stage._step) - self._excess
+        trained, drawn = self.history.trained(stage._step), stage._sampler.drawn.groups
+        if drawn != trained + in_hand + len(buffered) + len(rolling) + given_up:
             self.fail(
                 "no-task-lost",
                 f"{drawn} groups were drawn, but {trained} trained on, {in_hand} in hand, {len(buffered)} buffered,"
-                f" {len(rolling)} under way, {given_up + tally} dropped",
+                f" {len(rolling)} under way, {given_up} dropped",
             )
         if buffered & rolling:
             self.fail("no-task-twice", f"groups {sorted(buffered & rolling)} are buffered and under way")
@@ -203,10 +200,11 @@ class Watch:
         """Take into the history what the run counts as trained."""
         for step in sorted(self._pending):
             if step < stage._step:
-                self.history.groups[step + 1] = self._pending.pop(step).groups
-        expected = stage._step
-        if len(self.history.groups) != expected:
-            self.fail("every-step", f"the run is at step {expected}, the trainer was given {len(self.history.groups)}")
+                groups = self._pending.pop(step).groups
+                self.history.add(step + 1, {group.sequence: self._key(group) for group in groups})
+        if len(self.history.sequences) != stage._step:
+            given = len(self.history.sequences)
+            self.fail("every-step", f"the run is at step {stage._step}, the trainer was given {given}")
 
     def _draw(self, stage: StageRun) -> None:
         """Draw what the run has drawn, and remember each task with its epoch."""
@@ -294,22 +292,17 @@ class Watch:
         self.note(f"trained step {batch.step + 1} on groups {[group.sequence for group in batch.groups]}")
         if len(batch.groups) != program.bound.groups:
             self.fail("groups-whole", f"batch {batch.step} has {len(batch.groups)} groups, not {program.bound.groups}")
-        before = {
-            self._key(group): step
-            for step, groups in self.history.groups.items()
-            if step <= batch.step
-            for group in groups
-        }
+        here: set[Key] = set()
         for group in batch.groups:
             self._group(group, batch.step, program, incarnation)
-            if self._key(group) in before:
+            key = self._key(group)
+            if key in here or self.history.steps.get(key, NEVER) <= batch.step:
                 self.fail("no-task-twice", f"{group.task} (group {group.sequence}) is trained on twice in an epoch")
-            before[self._key(group)] = batch.step
+            here.add(key)
         self._pending[batch.step] = batch
 
-    def _key(self, group: TrajectoryGroup) -> Any:
-        task, epoch = self._tasks.get(group.sequence, (group.task, 0))
-        return task, epoch
+    def _key(self, group: TrajectoryGroup) -> Key:
+        return self._tasks.get(group.sequence, (group.task, 0))
 
     def _group(self, group: TrajectoryGroup, step: int, program: StageProgram, incarnation: int) -> None:
         if [trajectory.member for trajectory in group] != list(range(program.group_size)):
@@ -347,9 +340,9 @@ class Watch:
     def _complete(self, state: Any) -> None:
         """All that was drawn is in the checkpoint, trained on, or dropped."""
         held = {group.sequence for group in state.buffered} | {sequence for sequence, _ in state.under_way}
-        dropped = _given_up(state.tally) + self.history.given_up(state.step)
+        dropped = _given_up(state.tally) + self.history.given_up(state.step) - self._excess
         trained = {
-            group.sequence for step, groups in self.history.groups.items() if step <= state.step for group in groups
+            sequence for step, groups in self.history.sequences.items() if step <= state.step for sequence in groups
         }
         if held & trained:
             self.fail("no-task-twice", f"the checkpoint of step {state.step} holds {held & trained}, trained on before")
@@ -372,12 +365,12 @@ class Watch:
             for line in _lines(path, killed):
                 written.setdefault(line["step"], []).append(line["sequence"])
         for step in range(1, last + 1):
-            trained = sorted(group.sequence for group in self.history.groups.get(step, ()))
+            trained = sorted(self.history.sequences.get(step, ()))
             if sorted(written.get(step, [])) != trained and not (killed and step == last):
                 self.fail("files", f"step {step} trained on {trained}, trajectories/ says {written.get(step)}")
         timings = [line["step"] for line in _lines(folder / "timings.jsonl", killed)]
         evaluations = [line["step"] for line in _lines(folder / "evaluations.jsonl", killed)]
-        if sorted(set(timings)) != timings or timings and timings[-1] > last:
+        if sorted(set(timings)) != timings or (timings and timings[-1] > last):
             self.fail("files", f"timings.jsonl has the steps {timings} of {last}")
         if sorted(evaluations) != evaluations:
             self.fail("files", f"evaluations.jsonl has the steps {evaluations}")
@@ -387,11 +380,15 @@ class Watch:
         """The run has ended as it should: nothing is left that was neither trained on nor dropped."""
         assert self._composition is not None
         steps = self._composition.steps
-        tally = _given_up(controller._run.tally)
-        trained, given_up = self.history.trained(steps), self.history.given_up(steps)
+        trained, given_up = self.history.trained(steps), self._dropped(controller, steps) - self._excess
         drawn = controller._state.drawn.groups
-        if drawn != trained + given_up + tally:
-            self.fail("no-task-lost", f"{drawn} drawn, {trained} trained on, {given_up + tally} dropped in the end")
+        if drawn != trained + given_up:
+            self.fail("no-task-lost", f"{drawn} drawn, {trained} trained on, {given_up} dropped in the end")
+
+
+def _zero() -> float:
+    """The time before there is a clock."""
+    return 0.0
 
 
 def _given_up(tally: Tally) -> int:

@@ -13,7 +13,10 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing
 from contextvars import ContextVar
+from math import inf, nan
 from typing import Any, Protocol, TypeVar
+
+from attrs import evolve
 
 from areal_core.contexts import ExecutorContext, WorkerSpec
 from areal_core.data import WeightVersion
@@ -67,7 +70,7 @@ class Line:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def passes(self, name: str, breaks: int | None = None) -> None:
-        """Return once something can pass. Raises `WorkerLost` once the line broke since it had broken `breaks` times."""
+        """Return once something can pass; raises `WorkerLost` if the line has broken other than `breaks` times."""
         while self.silent or (breaks is not None and breaks != self.breaks):
             if breaks is not None and breaks != self.breaks:
                 raise WorkerLost(name, "the connection broke")
@@ -213,7 +216,8 @@ class SimWorker:
             raise WorkerLost(self.name, self._lost.result())
         task = asyncio.ensure_future(work)
         try:
-            await asyncio.wait({task, self._lost}, return_when=asyncio.FIRST_COMPLETED)
+            either: tuple[asyncio.Future[Any], ...] = (task, self._lost)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 raise WorkerLost(self.name, self._lost.result())
             return task.result()
@@ -232,6 +236,8 @@ class SimWorker:
         result = await self.inner.call(method, *args)
         self._fate.did(self, method, args, result)
         self._fail(method, kind, "raise-after", "die-after")
+        if kind == "explode":
+            result = evolve(result, metrics={**result.metrics, "loss": nan, "grad_norm": inf, "skipped": 1.0})
         if kind == "late":
             assert struck is not None
             await asyncio.sleep(struck.seconds)

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
-from attrs import frozen
+from attrs import field, frozen
 
-from areal_core.errors import ArealError, CheckpointError, RemoteError, RunFailed, WorkerLost
-from areal_core.manager import Manager
-from areal_core.pipeline import checkpoint, rundir
-from areal_core.pipeline.compose import Composition, compose
+from areal_core.errors import RemoteError, RunFailed, WorkerLost
+from areal_core.pipeline.compose import compose
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.dispatch import TooManyFailed
 from areal_core.pipeline.events import Event
 from areal_core.pipeline.run import EvaluationReport, StepReport
-from areal_core.spec import load_experiment
 from areal_core.spec.experiment import Experiment
 from areal_plugins.testing.mocks import transport
-from areal_plugins.testing.pipeline import manager
 from areal_plugins.testing.sim import wires
 from areal_plugins.testing.sim.disk import Disk
 from areal_plugins.testing.sim.loop import Killed, SimLoop, abandon
 from areal_plugins.testing.sim.schedule import Kill, Mishap, Schedule, Strike
+from areal_plugins.testing.sim.setting import cheaply, experiment_of, latest, resident
 from areal_plugins.testing.sim.watch import Broken, Watch
 from areal_plugins.testing.sim.wires import SimWorker
 
@@ -58,20 +50,10 @@ class Outcome:
     ends: tuple[str, ...]
     broken: Broken | None = None
     trace: tuple[str, ...] = ()
-    seen: Counter[str] = Counter()
-
-
-@contextmanager
-def _cheaply() -> Iterator[None]:
-    """With no log, which would be one of faults, and run directories that do not describe the spec."""
-    logger = logging.getLogger("areal_core")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        with patch.object(rundir.RunDirectory, "describe"):
-            yield
-    finally:
-        logger.setLevel(level)
+    seen: Counter[str] = field(factory=Counter)
+    most: Counter[str] = field(factory=Counter)
+    memory: tuple[tuple[float, int, int], ...] = ()
+    """Now and then: seconds, MiB of the process, and steps."""
 
 
 def play(schedule: Schedule, trace: int | None = 60) -> Outcome:
@@ -79,7 +61,7 @@ def play(schedule: Schedule, trace: int | None = 60) -> Outcome:
     base = next((folder for folder in (Path("/dev/shm"),) if folder.is_dir()), None)  # noqa: S108  memory, if there is any
     folder = Path(tempfile.mkdtemp(prefix="areal-sim-", dir=base))
     try:
-        with _cheaply():
+        with cheaply():
             return World(schedule, folder, trace).play()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -112,17 +94,19 @@ class World:
         return Outcome(
             seed=self.schedule.seed,
             lives=len(self.ends),
-            steps=len(self.watch.history.groups),
+            steps=len(self.watch.history.sequences),
             seconds=self._offset,
             events=self.watch.looks,
             ends=tuple(self.ends),
             broken=broken,
             trace=tuple(self.watch.trace),
             seen=self.watch.events,
+            most=self.watch.most,
+            memory=tuple(self.watch.memory),
         )
 
     def _live_on(self) -> None:
-        experiment = _experiment(self.folder, self.schedule.spec)
+        experiment = experiment_of(self.folder, self.schedule.spec)
         resume: Path | None = None
         lives = 12 + len(self.schedule.kills) + len(self.schedule.mishaps) + len(self.schedule.strikes)
         while not self.ends or self.ends[-1] != "done":
@@ -135,7 +119,9 @@ class World:
             self.ends.append(_Life(self, experiment, run, resume).live())
             if self.watch.broken is not None:
                 raise self.watch.broken
-            resume = _latest(run)
+            if self.schedule.rates:
+                return
+            resume = latest(run)
             if resume is not None and self._finished(experiment, resume):
                 return
 
@@ -155,6 +141,14 @@ class World:
                 if strike.kind.startswith("raise"):
                     self._raised[method] += 1
                 return strike
+        return self._at_random(method)
+
+    def _at_random(self, method: str) -> Strike | None:
+        point = self._random.random() if method in self.schedule.rates else 1.0
+        for kind, share in self.schedule.rates.get(method, ()):
+            if point < share:
+                return Strike(method, self._calls[method], kind, 86400.0)
+            point -= share
         return None
 
     def seconds(self, method: str) -> float:
@@ -203,7 +197,7 @@ class World:
         return alive[number % len(alive)] if alive else None
 
     def _hurt(self, loop: SimLoop, worker: SimWorker, mishap: Mishap) -> None:
-        heartbeat = self.schedule.spec["supervision"]["heartbeat_timeout"]
+        heartbeat = self.schedule.spec["supervision"].get("heartbeat_timeout", 60.0)
         lost = f"hung: not heard of for {heartbeat:g} s"
         match mishap.kind:
             case "die":
@@ -228,6 +222,7 @@ class World:
         """How the life that begins will end, if it is not over before."""
         self._workers.clear()
         self.hurts.clear()
+        self.watch.lost.clear()
         self._raised.clear()
         return self._kills.pop(0) if self._kills else Kill()
 
@@ -238,7 +233,7 @@ class World:
             return True
         match cause:
             case WorkerLost():
-                return self._used_up(cause.worker, supervision["max_restarts"])
+                return self._used_up(cause.worker, supervision.get("max_restarts", 3))
             case TooManyFailed():
                 return True
             case RemoteError():
@@ -248,10 +243,8 @@ class World:
         return False
 
     def _used_up(self, name: str, restarts: int) -> bool:
-        """Whether a worker was lost more often than it may be restarted; a trainer is not restarted at all."""
-        if name.startswith("trainer"):
-            return any(worker.startswith("trainer") for worker in self.hurts)
-        return self.hurts[name] > restarts
+        """Whether a worker, or the trainer, was lost more often than it may be restarted."""
+        return self.watch.lost[name] > restarts and not self.schedule.calm
 
 
 class _Life:
@@ -343,7 +336,7 @@ class _Life:
             self._watch.note("! the controller is killed")
             self._killed = True
             raise Killed
-        if self._watch.looks > MOST:
+        if self._watch.looks > MOST and not self._world.schedule.rates:
             self._watch.fail("progress", f"{MOST} events, and no end")
         self._watch.look()
 
@@ -365,29 +358,12 @@ class _Life:
         self._watch.events["phase"] += 1
         self._watch.note(text)
 
-    def stepped(self, report: StepReport) -> None: ...
+    def stepped(self, report: StepReport) -> None:
+        if self._world.schedule.rates and report.step % 100 == 0:
+            self._watch.memory.append((self.loop.time(), resident(), report.step))
 
     def evaluated(self, report: EvaluationReport) -> None:
         self._watch.events["evaluated"] += 1
 
     def happened(self, event: Event) -> None:
         self._watch.happened(event)
-
-
-@cache
-def plugins() -> Manager:
-    """The mocks, and the executor of simulations."""
-    return manager([wires])
-
-
-def _experiment(folder: Path, spec: Any) -> Experiment:
-    source = folder / "spec.json"
-    source.write_text(json.dumps(spec))
-    return load_experiment(source, (), plugins())
-
-
-def _latest(run: Path) -> Path | None:
-    try:
-        return checkpoint.latest(run)
-    except CheckpointError:
-        return None
