@@ -15,7 +15,7 @@ from attrs import asdict, evolve
 from areal_core.errors import InputError
 from areal_plugins.cli import add_overrides
 from areal_plugins.cli.progress import PlainDisplay
-from areal_plugins.cli.run import load, log_to
+from areal_plugins.cli.run import load, log_to, model_directory
 
 if TYPE_CHECKING:
     from areal_core.pipeline.run import EvaluationReport, Scores
@@ -46,7 +46,7 @@ def main(args: argparse.Namespace) -> int:
     from areal_core.pipeline.compose import compose
     from areal_core.pipeline.score import score_model
 
-    model = _model(args.checkpoint)
+    model = model_directory(args.checkpoint)
     if args.samples is not None and args.samples < 1:
         raise InputError("--samples", f"{args.samples} is not at least 1")
     experiment = evolve(load(args.spec, args.overrides), trackers=())
@@ -66,12 +66,6 @@ class _Warnings(PlainDisplay):
 
     def evaluated(self, report: EvaluationReport) -> None:
         pass
-
-
-def _model(checkpoint: Path) -> Path:
-    if not (checkpoint / "config.json").is_file():
-        raise InputError(str(checkpoint), "is no model directory: it has no config.json")
-    return checkpoint.absolute()
 
 
 def _data(model: Path, report: EvaluationReport) -> dict[str, object]:

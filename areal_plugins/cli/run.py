@@ -8,13 +8,15 @@ import logging
 import signal
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from areal_core.errors import ArealError, InputError, RunFailed
+from attrs import frozen
+
+from areal_core.errors import ArealError, CheckpointError, InputError, RunFailed
 from areal_plugins.cli import INTERRUPTED, add_overrides
 from areal_plugins.cli.progress import Display, duration, open_display, say
 
@@ -58,14 +60,14 @@ def main(args: argparse.Namespace) -> int:
     from areal_core.pipeline.compose import compose
 
     experiment = load(args.spec, args.overrides)
-    checkpoint = _checkpoint(args)
-    folder = _folder(args, experiment.name, checkpoint)
+    start = _start(args)
+    folder = _folder(args, experiment.name, start)
     composition = compose(experiment, folder, debug_mode())
     if args.dry_run:
         print("\n".join(_plan(composition)))
         return 0
     log_to(folder)
-    return _run(composition, Manager.discover(experiment.files), checkpoint, args.warm_start)
+    return _run(composition, Manager.discover(experiment.files), start)
 
 
 def load(spec: str, overrides: list[str]) -> Experiment:
@@ -92,19 +94,46 @@ def log_to(folder: Path) -> None:
     )
 
 
-def _checkpoint(args: argparse.Namespace) -> Path | None:
-    from areal_core.pipeline.checkpoint import latest
+@frozen
+class _Start:
+    """What a run goes on from, and what it passed over for being damaged; or the weights it begins with."""
+
+    resume: Path | None = None
+    damaged: Sequence[CheckpointError] = ()
+    warm_start: Path | None = None
+
+
+def _start(args: argparse.Namespace) -> _Start:
+    from areal_core.pipeline import checkpoint
 
     if args.resume is not None and args.run_dir is not None:
         raise InputError("--run-dir", "a run that is resumed stays in its directory", "leave one of the two out")
-    if args.warm_start is not None and not (args.warm_start / "config.json").is_file():
-        raise InputError(str(args.warm_start), "is no model directory: it has no config.json")
-    return None if args.resume is None else latest(args.resume.absolute())
+    if args.warm_start is not None:
+        return _Start(warm_start=model_directory(args.warm_start))
+    if args.resume is None:
+        return _Start()
+    run: Path = args.resume.absolute()
+    if checkpoint.is_checkpoint(run):
+        return _Start(checkpoint.latest(run))
+    found, damaged = checkpoint.newest(run)
+    began = (run / "checkpoints").is_dir()
+    return _Start(checkpoint.latest(run)) if found is None and (damaged or not began) else _Start(found, damaged)
 
 
-def _folder(args: argparse.Namespace, name: str, checkpoint: Path | None) -> Path:
-    if checkpoint is not None:
-        return checkpoint.parent.parent
+def model_directory(path: Path) -> Path:
+    """The absolute path of a model directory, or of a run's newest whole checkpoint."""
+    from areal_core.pipeline import checkpoint
+
+    found = checkpoint.model_directory(path.absolute())
+    if not (found / "config.json").is_file():
+        raise InputError(str(path), "is no model directory: it has no config.json")
+    return found
+
+
+def _folder(args: argparse.Namespace, name: str, start: _Start) -> Path:
+    if args.resume is not None:
+        resumed: Path = args.resume.absolute() if start.resume is None else start.resume.parent.parent
+        return resumed
     if args.run_dir is None:
         return _free(Path("runs").absolute() / f"{name}-{datetime.now():%Y%m%d-%H%M%S}")
     folder: Path = args.run_dir.absolute()
@@ -138,13 +167,13 @@ def _plan(composition: Composition) -> list[str]:
     ]
 
 
-def _run(composition: Composition, manager: Manager, resume: Path | None, warm_start: Path | None) -> int:
+def _run(composition: Composition, manager: Manager, start: _Start) -> int:
     from areal_core.pipeline.clock import make_loop
 
     display = open_display()
     with asyncio.Runner(loop_factory=lambda: make_loop(virtual=composition.debug)) as runner:
         try:
-            return runner.run(_supervised(composition, manager, display, resume, warm_start))
+            return runner.run(_supervised(composition, manager, display, start))
         except asyncio.CancelledError:
             return _say(display, "ended at once", INTERRUPTED)
         except RunFailed as error:
@@ -153,14 +182,12 @@ def _run(composition: Composition, manager: Manager, resume: Path | None, warm_s
             display.close()
 
 
-async def _supervised(
-    composition: Composition, manager: Manager, display: Display, resume: Path | None, warm_start: Path | None
-) -> int:
+async def _supervised(composition: Composition, manager: Manager, display: Display, start: _Start) -> int:
     """Run under Ctrl-C, SIGTERM and SIGHUP: the first stops the run, a second one cancels it."""
     from areal_core.pipeline.controller import Controller
 
     hooks, origin = manager.observers(), provenance(composition.experiment, manager)
-    controller = Controller(composition, display, hooks, resume, warm_start, origin)
+    controller = Controller(composition, display, hooks, start.resume, start.warm_start, origin, start.damaged)
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     asked: list[str] = []
 

@@ -106,6 +106,9 @@ class TrainerActor:
     async def save_state(self, directory: str) -> None:
         Path(directory).mkdir(parents=True, exist_ok=True)
 
+    async def written(self) -> None:
+        """All of it is."""
+
     def _result(self, batch: Batch) -> TrainResult:
         """Its time, and how old the tokens are: the share of them at each lag."""
         grain = self._work.grain

@@ -116,7 +116,7 @@ class Engine(Protocol):
 
     An engine may also have these three, by which its worker makes room before its memory runs out; they are
     called on the loop, and must be quick: `def memory(self) -> float | None`, the share of its device's memory that
-    is in use, caches included (None: the processor's, which the worker knows); `def relieve(self) -> None`, which
+    is in use (None: the processor's, which the worker knows); `def relieve(self) -> None`, which
     empties caches; and `def resize(self, max_concurrent: int) -> None`, how many completions it works on at once
     from now on: those under way beyond it are finished.
     """
@@ -191,12 +191,17 @@ class Trainer(Protocol):
         """Every parameter, whole, under its canonical name; adapters merged. Stable order."""
         ...
 
-    def save_model(self, directory: Path) -> None:
-        """A Hugging Face directory that `from_pretrained` loads."""
+    def save_model(self, directory: Path) -> Callable[[], None] | None:
+        """A Hugging Face directory that `from_pretrained` loads. Writes it and returns None; or copies
+        what there is to write and returns a function that writes it, which is called in another
+        thread while training goes on, and which later steps must not change the result of.
+        """
         ...
 
-    def save_state(self, directory: Path) -> None:
-        """All else that a resume needs: weights, optimizer, schedule, random states."""
+    def save_state(self, directory: Path) -> Callable[[], None] | None:
+        """All else that a resume needs: weights, optimizer, schedule, random states. As `save_model`,
+        of the same moment.
+        """
         ...
 
     def load_state(self, directory: Path) -> None:

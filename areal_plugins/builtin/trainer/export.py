@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from areal_plugins.builtin.trainer.lora import adapter, merged
 from areal_plugins.builtin.trainer.model import without_progress
+from areal_plugins.builtin.trainer.state import copied
 
 _WRITTEN = (".safetensors", ".bin", ".pt", ".index.json", ".gguf", ".h5", ".msgpack", ".onnx")
 """Endings of the source's own weights, which are written anew."""
@@ -28,15 +29,24 @@ def canonical(model: Any) -> Iterator[tuple[str, Tensor]]:
     yield from revert_weight_conversion(model, dict(merged(model))).items()
 
 
-def save(model: Any, source: Path, directory: Path) -> None:
-    """Write weights (adapters merged, and beside them in `adapter/`), config, and whatever else `source` holds."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for file in sorted(source.iterdir()):
-        if file.is_file() and not file.name.endswith(_WRITTEN):
-            shutil.copyfile(file, directory / file.name)
-    with without_progress():
-        model.save_pretrained(directory, state_dict={name: tensor.contiguous() for name, tensor in merged(model)})
-    if hasattr(model, "peft_config"):
-        config, weights = adapter(model, str(source))
-        config.save_pretrained(directory / "adapter")
-        save_file(weights, directory / "adapter" / "adapter_model.safetensors", {"format": "pt"})
+def saving(model: Any, source: Path, directory: Path) -> Callable[[], None]:
+    """What writes weights (adapters merged, and beside them in `adapter/`), config, and whatever else `source` holds.
+
+    The weights are copied now, to the processor's memory, so that the model may be trained on meanwhile.
+    """
+    weights = copied(dict(merged(model)))
+    adapters = copied(adapter(model, str(source))) if hasattr(model, "peft_config") else None
+
+    def save() -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        for file in sorted(source.iterdir()):
+            if file.is_file() and not file.name.endswith(_WRITTEN):
+                shutil.copyfile(file, directory / file.name)
+        with without_progress():
+            model.save_pretrained(directory, state_dict=weights)
+        if adapters is not None:
+            config, values = adapters
+            config.save_pretrained(directory / "adapter")
+            save_file(values, directory / "adapter" / "adapter_model.safetensors", {"format": "pt"})
+
+    return save

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,13 +18,24 @@ from areal_core.errors import CheckpointError
 _PLAIN = "trainer.pt"
 
 
+def copied(value: Any) -> Any:
+    """`value` as it is now, whatever becomes of it: its tensors in the processor's memory, nothing shared."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True).contiguous()
+    if isinstance(value, Mapping):
+        return {key: copied(part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(copied(part) for part in value)
+    if isinstance(value, list):
+        return [copied(part) for part in value]
+    return copy.deepcopy(value)
+
+
 def write(directory: Path, tensors: Mapping[str, Mapping[str, Tensor]], plain: Mapping[str, Any]) -> None:
     """Write each of `tensors` as `NAME.safetensors`, and `plain` (optimizer states, counters) beside them."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, values in tensors.items():
-        save_file(
-            {key: value.detach().contiguous() for key, value in values.items()}, directory / f"{name}.safetensors"
-        )
+        save_file(dict(values), directory / f"{name}.safetensors")
     torch.save(dict(plain), directory / _PLAIN)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -70,10 +71,10 @@ class TorchTrainer:
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         return export.canonical(self._policy.model)
 
-    def save_model(self, directory: Path) -> None:
-        export.save(self._policy.model, self._context.model, directory)
+    def save_model(self, directory: Path) -> Callable[[], None]:
+        return export.saving(self._policy.model, self._context.model, directory)
 
-    def save_state(self, directory: Path) -> None:
+    def save_state(self, directory: Path) -> Callable[[], None]:
         stage = self._begun("save_state")
         plain = {
             "stage": stage.plan.name,
@@ -83,7 +84,7 @@ class TorchTrainer:
             "random": self._random.states,
             "optimizers": [learner.optimizer.state_dict() for learner in stage.every_learner],
         }
-        state.write(directory, self._tensors(stage), plain)
+        return partial(state.write, directory, state.copied(self._tensors(stage)), state.copied(plain))
 
     def load_state(self, directory: Path) -> None:
         stage = self._begun("load_state")

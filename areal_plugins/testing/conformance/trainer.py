@@ -29,6 +29,7 @@ from areal_plugins.testing.conformance.training import (
     momentum,
     moved,
     plain_step,
+    save,
     stage,
     weights_of,
 )
@@ -128,7 +129,7 @@ class TrainerConformance(Conformance):
         plan = stage(optimizer=momentum, rate=1e-2, warmup_steps=3)
         old = stand.begin(plan)
         _train(old, BATCHES[:2])
-        old.save_model(tmp_path / "model")
+        save(old.save_model, tmp_path / "model")
         kept = weights_of(old)
         old.begin_stage(plan)
         differ = differing(kept, weights_of(old))
@@ -203,7 +204,7 @@ class TrainerConformance(Conformance):
         whole = stand.begin(plan)
         _train(whole, BATCHES[:2])
         (tmp_path / "state").mkdir()
-        whole.save_state(tmp_path / "state")
+        save(whole.save_state, tmp_path / "state")
         expected = _train(whole, BATCHES[2:])
         resumed = stand.begin(plan)
         resumed.load_state(tmp_path / "state")
@@ -211,6 +212,19 @@ class TrainerConformance(Conformance):
         assert found == expected, "a resumed trainer's figures are others"
         differ = differing(weights_of(whole), weights_of(resumed))
         assert not differ, f"a resumed trainer's weights are others: {', '.join(differ)}"
+
+    def test_making_room_changes_nothing(self, stand: Stand) -> None:
+        """`memory` is from 0 to 1, or None; a step after `relieve` is the step without it."""
+        trainer: Any = stand.begin()
+        if not hasattr(trainer, "memory") or not hasattr(trainer, "relieve"):
+            pytest.skip("the trainer has no memory and relieve")
+        plain: Any = stand.begin()
+        for each in (trainer, plain):
+            each.train(BATCHES[0])
+        trainer.relieve()
+        share = trainer.memory()
+        assert share is None or 0 <= share <= 1, f"memory is {share}, which is no share"
+        assert trainer.train(BATCHES[1]) == plain.train(BATCHES[1]), "a step after relieve has other figures"
 
     def test_a_trainer_goes_back_to_a_state_of_its_own(self, stand: Stand, tmp_path: Path) -> None:
         """`begin_stage` and `load_state` in a trainer that went on meanwhile give the same steps, to the bit."""
@@ -225,6 +239,27 @@ class TrainerConformance(Conformance):
         assert _train(trainer, BATCHES[2:]) == expected, "the figures of the same steps are others after going back"
         differ = differing(reached, weights_of(trainer))
         assert not differ, f"the weights after the same steps are others after going back: {', '.join(differ)}"
+
+    def test_what_is_written_late_is_of_the_moment_it_was_saved(
+        self, stand: Stand, model: Reference, tmp_path: Path
+    ) -> None:
+        """What saving leaves to be written is not changed by the steps that are taken before it is written."""
+        plan = stage(optimizer=momentum, rate=1e-2, warmup_steps=8)
+        one = stand.begin(plan)
+        _train(one, BATCHES[:2])
+        then = weights_of(one)
+        rests = [one.save_model(tmp_path / "model"), one.save_state(tmp_path / "state")]
+        expected = _train(one, BATCHES[2:])
+        for rest in rests:
+            if rest is not None:
+                rest()
+        loaded, plain = load(tmp_path / "model"), load(model.directory)
+        plain.load_state_dict(then, strict=False)
+        differ = differing(dict(plain.named_parameters()), dict(loaded.named_parameters()))
+        assert not differ, f"the model that was written has later weights: {', '.join(differ)}"
+        resumed = stand.begin(plan)
+        resumed.load_state(tmp_path / "state")
+        assert _train(resumed, BATCHES[2:]) == expected, "the state that was written is a later one"
 
     # --- what it declares --------------------------------------------------------------------------
 
@@ -274,7 +309,7 @@ class TrainerConformance(Conformance):
 
     def saved(self, trainer: Trainer, model: Reference, directory: Path) -> None:
         """What the trainer saves loads whole, and has the logits of what it yields."""
-        trainer.save_model(directory)
+        save(trainer.save_model, directory)
         loaded: Any = AutoModelForCausalLM.from_pretrained(directory, output_loading_info=True)
         _, report = loaded
         lacking = report["missing_keys"] or report["unexpected_keys"]

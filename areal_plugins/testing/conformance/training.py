@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,13 @@ class Stand:
         """Close every trainer."""
         for trainer in self.made:
             trainer.close()
+
+
+def save(method: Callable[[Path], Callable[[], None] | None], directory: Path) -> None:
+    """Have a trainer's `save_model` or `save_state` write all of it."""
+    rest = method(directory)
+    if rest is not None:
+        rest()
 
 
 def weights_of(trainer: Trainer) -> dict[str, torch.Tensor]:

@@ -51,7 +51,8 @@ _HERE = "areal_plugins.testing.mocks"
 
 CALLS = (
     "start", "materialize", "setup", "begin_stage", "train", "publish", "release", "save_model", "save_state",
-    "load_state", "prepare", "commit", "discard", "abort", "stats", "version", "health", "size", "run_group",
+    "written", "load_state", "prepare", "commit", "discard", "abort", "stats", "version", "health", "size",
+    "run_group",
 )  # fmt: skip
 """What the mock executor can delay and fail: the start of a worker, and calls of the services."""
 
@@ -86,7 +87,7 @@ TRAINER = TrainerDescriptor(
     summary="counts its steps, and refuses tokens that are not what they are said to be",
     factory=f"{_HERE}.trainer:make",
     options=TrainerOptions,
-    check=check.script(plain=("begin_stage", "train", "save_model", "save_state", "load_state")),
+    check=check.script(plain=("begin_stage", "train", "save_model", "save_state", "write", "load_state")),
     capabilities=TrainerCapabilities(lora=True, reference=True, critic=True, parallel=("dp", "mock")),
 )
 PARALLELISM = ParallelismDescriptor(

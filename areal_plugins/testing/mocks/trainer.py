@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +72,13 @@ class MockTrainer:
     def weights(self) -> Iterator[tuple[str, Any]]:
         yield "steps", np.array([self._steps], dtype=np.int64)
 
-    def save_model(self, directory: Path) -> None:
+    def save_model(self, directory: Path) -> Callable[[], None]:
         self._conduct.act_here("save_model")
-        model.write(directory, self._steps)
+        return partial(self._write_model, directory, self._steps)
 
-    def save_state(self, directory: Path) -> None:
+    def save_state(self, directory: Path) -> Callable[[], None]:
         self._conduct.act_here("save_state")
-        (directory / "state.json").write_text(json.dumps({"steps": self._steps, "digest": self._digest}))
+        return partial(self._write_state, directory, {"steps": self._steps, "digest": self._digest})
 
     def load_state(self, directory: Path) -> None:
         self._conduct.act_here("load_state")
@@ -86,6 +87,14 @@ class MockTrainer:
 
     def close(self) -> None:
         """Nothing to free."""
+
+    def _write_model(self, directory: Path, steps: int) -> None:
+        self._conduct.act_here("write")
+        model.write(directory, steps)
+
+    def _write_state(self, directory: Path, state: Mapping[str, int]) -> None:
+        self._conduct.act_here("write")
+        (directory / "state.json").write_text(json.dumps(state))
 
 
 class _Descent:

@@ -121,8 +121,8 @@ MUTANTS = (
     Mutant(
         "orders go out while engines swap",
         "dispatch",
-        "return mode != \"generate\" or (bool(self._engines.ready) and not self._swapping())",
-        "return mode != \"generate\" or bool(self._engines.ready)",
+        'return mode != "generate" or (bool(self._engines.ready) and not self._swapping())',
+        'return mode != "generate" or bool(self._engines.ready)',
     ),
     Mutant(
         "a resume does not raise the incarnation",

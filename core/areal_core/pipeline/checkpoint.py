@@ -1,32 +1,37 @@
 """Where a run can go on from: `checkpoints/step-N/`, written beside the run and then renamed.
 
 At its top a Hugging Face directory, for anyone; in `trainer/` what the trainer needs beside it; in
-`pipeline.json` and `buffer.npz` the counters, the finished groups and the ones under way.
+`pipeline.json` and `buffer.npz` the counters, the finished groups and the ones under way; in
+`manifest.json` what all of these are, so that damage is found when it is read.
+
+A crash at any moment leaves the last whole one: everything is on disk before the name `step-N` is,
+and that name before anything older goes.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import shutil
 import zipfile
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from attrs import asdict, field, frozen
 
-from areal_core.data import TaskRef, Trajectory, TrajectoryGroup
+from areal_core.data import TaskRef, TrajectoryGroup
 from areal_core.errors import CheckpointError
-from areal_core.pipeline.metrics import Dropped, Tally, Totals
+from areal_core.pipeline import manifest
+from areal_core.pipeline.columns import pack, unpack
+from areal_core.pipeline.metrics import Dropped, Tally, Totals, Watch
 from areal_core.pipeline.tasks import Drawn
-from areal_core.workers.group import WorkerGroup
 
-FORMAT = 1
-_NAME = re.compile(r"step-(\d+)")
+FORMAT = 2
+# What a save that was broken off leaves behind its name: one half-written, one being replaced, one being removed.
+_FRESH, _OLD, _GONE = ".new", ".old", ".gone"
+_NAME = re.compile(rf"step-(\d+)|\.step-(\d+)\{_OLD}")
 _STATE, _BUFFER, _TRAINER = "pipeline.json", "buffer.npz", "trainer"
 
 
@@ -36,7 +41,9 @@ class PipelineState:
 
     `buffered` groups are finished and not trained on; `under_way` are those whose rollout begins
     anew, by sequence. `scores` are the evaluations so far, as (step, figures). `model` is the directory
-    that the run began with, where that was not the spec's model. `norms` are the recent gradients'.
+    that the run began with, where that was not the spec's model. `filtered` groups in a row were not worth
+    training on; `recent` says of the last groups which failed; `alarms` are the alarms' running means, and
+    which of them are raised, by figure; `norms` are the recent gradients'.
     """
 
     step: int = 0
@@ -50,47 +57,109 @@ class PipelineState:
     elapsed: float = 0.0
     model: str = ""
     norms: tuple[float, ...] = ()
+    filtered: int = 0
+    recent: tuple[bool, ...] = ()
+    alarms: Mapping[str, Watch] = field(factory=dict)
 
 
-async def save(
-    folder: Path, trainer: WorkerGroup, state: PipelineState, identity: Mapping[str, Any], keep: int
-) -> Path:
-    """Write `step-N` under `folder`, and remove all but the newest `keep`; its path."""
-    final, fresh = folder / f"step-{state.step}", folder / f".step-{state.step}.new"
+def begin(folder: Path, step: int) -> Path:
+    """An empty directory to write the checkpoint of `step` into; what broken-off saves have left is removed."""
+    for old in sorted(folder.glob(f".step-*{_OLD}")):
+        if not (named := folder / old.name[1 : -len(_OLD)]).exists():
+            old.rename(named)
+    for left_over in sorted(folder.glob(".step-*")):
+        shutil.rmtree(left_over)
+    fresh = folder / f".step-{step}{_FRESH}"
     try:
-        await asyncio.to_thread(_begin, fresh)
-        await trainer.call("save_model", str(fresh))
-        await trainer.call("save_state", str(fresh / _TRAINER))
-        await asyncio.to_thread(_finish, fresh, final, state, identity, keep)
-    except Exception:  # not when cancelled: whoever writes there goes on, and the next save removes it
-        await asyncio.to_thread(shutil.rmtree, fresh, ignore_errors=True)
+        (fresh / _TRAINER).mkdir(parents=True)
+    except OSError:
+        give_up(fresh)
         raise
+    return fresh
+
+
+def finish(fresh: Path, state: PipelineState, identity: Mapping[str, Any], keep: int) -> Path:
+    """Complete what the trainer has written to `fresh`, name it `step-N`, and remove all but the newest `keep`."""
+    arrays, described = pack(state.buffered)
+    np.savez(fresh / _BUFFER, **arrays)  # type: ignore[arg-type]  # numpy's stub takes no keyword arrays
+    data = _encode(state, described) | {"format": FORMAT, "identity": dict(identity)}
+    (fresh / _STATE).write_text(json.dumps(data, ensure_ascii=False, indent=1), encoding="utf-8")
+    manifest.seal(fresh)
+    final = fresh.with_name(f"step-{state.step}")
+    old = final.with_name(f".{final.name}{_OLD}")
+    if final.exists():
+        final.rename(old)
+    fresh.rename(final)
+    manifest.sync(final.parent)
+    _remove(old)
+    _prune(final, state.step, keep)
     return final
 
 
+def give_up(fresh: Path) -> None:
+    """Remove a checkpoint that could not be finished; one that it was to replace has its name again."""
+    old = fresh.with_name(fresh.name.removesuffix(_FRESH) + _OLD)
+    final = fresh.with_name(fresh.name[1 : -len(_FRESH)])
+    if old.exists() and not final.exists():
+        old.rename(final)
+    _remove(fresh)
+
+
+def newest(run: Path) -> tuple[Path | None, Sequence[CheckpointError]]:
+    """The newest checkpoint of the run directory `run` that is whole, and what is wrong with each newer one.
+
+    Reads it all: of a run on the loop, call this in a thread.
+    """
+    damaged: list[CheckpointError] = []
+    for path in reversed(_found(run / "checkpoints")):
+        if (problem := _damage(path)) is None:
+            return path, damaged
+        damaged.append(problem)
+    return None, damaged
+
+
 def latest(run: Path) -> Path:
-    """The newest checkpoint of the run directory `run`, or `run` itself where it is one.
+    """The newest checkpoint of the run directory `run` that is whole, or `run` itself where it is one.
 
     Raises:
-        CheckpointError: there is none.
+        CheckpointError: there is none; it names the file that is damaged where there is one.
 
     """
-    if (run / _STATE).is_file():
+    if is_checkpoint(run):
+        manifest.verify(run)
         return run
-    found = _found(run / "checkpoints")
-    if not found:
-        problem = "is no run directory" if not run.is_dir() else "has no whole checkpoint"
-        raise CheckpointError(str(run), f"{problem}; nothing can be resumed from it")
-    return found[-1]
+    found, damaged = newest(run)
+    if found is not None:
+        return found
+    if damaged:
+        raise CheckpointError(damaged[0].path, f"{damaged[0].problem}; the run has no whole checkpoint")
+    problem = "is no run directory" if not run.is_dir() else "has no whole checkpoint"
+    raise CheckpointError(str(run), f"{problem}; nothing can be resumed from it")
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether `path` is a checkpoint itself, damaged or not."""
+    return (path / _STATE).is_file() or (path / manifest.NAME).is_file()
+
+
+def model_directory(path: Path) -> Path:
+    """Where the weights are: in `path` itself, or in the newest whole checkpoint of the run directory `path`.
+
+    Raises:
+        CheckpointError: a checkpoint that is damaged. Other directories have nothing to compare with.
+
+    """
+    return latest(path) if is_checkpoint(path) or _found(path / "checkpoints") else path
 
 
 def abandon(folder: Path, step: int) -> None:
-    """Rename what is under `folder` of steps after `step` to `abandoned-step-N`: a run goes on from `step` another way.
+    """Set aside what is under `folder` of steps after `step`: a run goes on from `step` another way.
 
-    It is then nobody's latest, and nothing but another abandoned checkpoint of the same step replaces it.
+    It becomes `abandoned-step-N`, or `damaged-step-N` where it is not whole: nobody's latest, and replaced by nothing
+    but another such one of the same step.
     """
     for path in _found(folder, after=step):
-        aside = path.with_name(f"abandoned-{path.name}")
+        aside = folder / f"{'damaged' if _damage(path) else 'abandoned'}-step-{_step(path)}"
         if aside.exists():
             shutil.rmtree(aside)
         path.rename(aside)
@@ -119,30 +188,41 @@ def read(checkpoint: Path, identity: Mapping[str, Any]) -> PipelineState:
         raise CheckpointError(str(checkpoint), f"is damaged: {type(error).__name__}: {error}") from error
 
 
-def _begin(fresh: Path) -> None:
-    for left_over in fresh.parent.glob(".step-*"):
-        shutil.rmtree(left_over)
-    (fresh / _TRAINER).mkdir(parents=True)
+def _prune(newest: Path, step: int, keep: int) -> None:
+    """Remove what is older than the newest `keep` that are whole. `newest`, of step `step`, is: it was just written."""
+    older = [path for path in reversed(_found(newest.parent)) if _step(path) < step]
+    whole = 1
+    for path in older if len(older) >= keep else ():
+        if whole >= keep:
+            _remove(path.rename(path.with_name(f".{path.name.lstrip('.')}{_GONE}")))
+        elif _damage(path) is None:
+            whole += 1
 
 
-def _finish(fresh: Path, final: Path, state: PipelineState, identity: Mapping[str, Any], keep: int) -> None:
-    arrays, described = _pack(state.buffered)
-    np.savez(fresh / _BUFFER, **arrays)  # type: ignore[arg-type]  # numpy's stub takes no keyword arrays
-    data = _encode(state, described) | {"format": FORMAT, "identity": dict(identity)}
-    (fresh / _STATE).write_text(json.dumps(data, ensure_ascii=False, indent=1), encoding="utf-8")
-    old = final.with_name(f".{final.name}.old")
-    if final.exists():
-        final.rename(old)
-    fresh.rename(final)
-    shutil.rmtree(old, ignore_errors=True)
-    for outdated in _found(final.parent)[:-keep]:
-        shutil.rmtree(outdated)
+def _remove(path: Path) -> None:
+    """As far as it can be; the next save tries again."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _damage(path: Path) -> CheckpointError | None:
+    try:
+        manifest.verify(path)
+    except CheckpointError as problem:
+        return problem
+    return None
 
 
 def _found(folder: Path, after: int = -1) -> list[Path]:
-    """The whole checkpoints of steps after `after`, oldest first."""
-    named = [(int(match[1]), path) for path in folder.glob("step-*") if (match := _NAME.fullmatch(path.name))]
-    return [path for step, path in sorted(named) if step > after and (path / _STATE).is_file()]
+    """Every checkpoint of steps after `after`, oldest first; one being replaced where its successor has no name yet."""
+    named = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)] if folder.is_dir() else []
+    by_step = {_step(path): path for path in sorted(named, key=lambda path: not path.name.startswith("."))}
+    return [by_step[step] for step in sorted(by_step) if step > after]
+
+
+def _step(path: Path) -> int:
+    match = _NAME.fullmatch(path.name)
+    assert match is not None
+    return int(match[1] or match[2])
 
 
 def _compare(checkpoint: Path, theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
@@ -166,6 +246,9 @@ def _encode(state: PipelineState, buffered: list[dict[str, Any]]) -> dict[str, A
         "elapsed": state.elapsed,
         "model": state.model,
         "norms": state.norms,
+        "filtered": state.filtered,
+        "recent": state.recent,
+        "alarms": {figure: asdict(watch) for figure, watch in state.alarms.items()},
         "buffered": buffered,
     }
 
@@ -176,49 +259,14 @@ def _decode(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Pipeli
         incarnation=data["incarnation"],
         stage=data["stage"],
         drawn=Drawn(**data["drawn"]),
-        buffered=tuple(_unpack(data["buffered"], arrays)),
+        buffered=tuple(unpack(data["buffered"], arrays)),
         under_way=tuple((sequence, TaskRef(**task)) for sequence, task in data["under_way"]),
         tally=Tally(Totals(**data["totals"]), {cause: Dropped(**counts) for cause, counts in data["dropped"].items()}),
         scores=tuple((step, figures) for step, figures in data["scores"]),
         elapsed=data["elapsed"],
         model=data["model"],
         norms=tuple(data["norms"]),
+        filtered=data["filtered"],
+        recent=tuple(data["recent"]),
+        alarms={figure: Watch(**watch) for figure, watch in data["alarms"].items()},
     )
-
-
-def _pack(groups: Iterable[TrajectoryGroup]) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Columns of the same kind one after another, and for each trajectory all else, in the same order."""
-    columns: defaultdict[str, list[np.ndarray]] = defaultdict(list)
-    described = []
-    for group in groups:
-        members = []
-        for trajectory in group:
-            facts = asdict(trajectory, recurse=False)
-            facts["columns"] = {name: _kind(name, column) for name, column in trajectory.columns.items()}
-            facts["units"] = len(trajectory)
-            for name, column in trajectory.columns.items():
-                columns[_kind(name, column)].append(column)
-            members.append(facts)
-        described.append({"sequence": group.sequence, "task": asdict(group.task), "trajectories": members})
-    return {kind: np.concatenate(parts) for kind, parts in columns.items()}, described
-
-
-def _unpack(described: Iterable[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> Iterable[TrajectoryGroup]:
-    loaded: dict[str, np.ndarray] = {}
-    used: defaultdict[str, int] = defaultdict(int)
-    for group in described:
-        members = []
-        for facts in group["trajectories"]:
-            units, columns = facts["units"], {}
-            for name, kind in facts["columns"].items():
-                if kind not in loaded:
-                    loaded[kind] = arrays[kind]
-                columns[name] = loaded[kind][used[kind] : used[kind] + units]
-                used[kind] += units
-            rest = {key: value for key, value in facts.items() if key not in ("units", "columns")}
-            members.append(Trajectory(columns=columns, **rest))
-        yield TrajectoryGroup(group["sequence"], TaskRef(**group["task"]), tuple(members))
-
-
-def _kind(name: str, column: np.ndarray) -> str:
-    return f"{name}|{column.dtype.str}|{'x'.join(map(str, column.shape[1:]))}"

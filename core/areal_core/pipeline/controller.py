@@ -15,7 +15,7 @@ from attrs import evolve
 from areal_core.contexts import RunSummary
 from areal_core.data import WeightVersion
 from areal_core.errors import ArealError, CheckpointError, RemoteError, RunFailed, WorkerLost
-from areal_core.pipeline import checkpoint, dispatch, supervise
+from areal_core.pipeline import checkpoint, dispatch, resuming, supervise
 from areal_core.pipeline.background import Background, Stopped
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition, StageProgram
@@ -23,11 +23,12 @@ from areal_core.pipeline.control import Change
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.elastic import Elastic
-from areal_core.pipeline.evaluate import Evaluator, flat
+from areal_core.pipeline.evaluate import Evaluator, first_and_last, flat
 from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.pool import Seat
 from areal_core.pipeline.recovery import LOST, RELOAD, Recovery, Setback
 from areal_core.pipeline.run import Watcher
+from areal_core.pipeline.saving import Saver
 from areal_core.pipeline.stopwatch import Stopwatch
 from areal_core.pipeline.supervise import Supervisor
 from areal_core.pipeline.train import StageRun
@@ -44,7 +45,8 @@ class Controller:
     """One run. Make it on the loop that runs it.
 
     `resume` is a checkpoint to go on from, `warm_start` a model directory to begin with instead of
-    the spec's model. `provenance` goes into the run directory.
+    the spec's model. Where a run began in the directory already and `resume` is None, it begins again.
+    `damaged` are checkpoints that were passed over; `provenance` goes into the run directory.
     """
 
     def __init__(
@@ -55,10 +57,12 @@ class Controller:
         resume: Path | None = None,
         warm_start: Path | None = None,
         provenance: Mapping[str, Any] | None = None,
+        damaged: Iterable[CheckpointError] = (),
     ) -> None:
-        self._composition, self._resume = composition, resume
-        began = PipelineState(model=str(warm_start.absolute()) if warm_start else "")
-        self._state = began if resume is None else _resumed(resume, composition)
+        self._composition, self._resume, self._damaged = composition, resume, damaged
+        self._again = resuming.begin_again(composition.folder) if resume is None else None
+        began = PipelineState(model=str(warm_start.absolute()) if warm_start else self._again or "")
+        self._state = began if resume is None else resuming.state_of(resume, composition)
         self._first = (resume, self._state)
         self._run = open_run(composition, self._state, watcher, hooks, provenance or {})
         self._executor = open_executor(composition, self._run.events)
@@ -89,6 +93,7 @@ class Controller:
             run.condition,
             run.events,
             dispatch.patience(supervision, composition.debug),
+            self._state.recent,
         )
         self._evaluator = Evaluator(run, self._dispatcher, len(composition.engines) * composition.slots)
         self._stopwatch = Stopwatch(run, self._crew, self._weights, composition.steps)
@@ -97,8 +102,9 @@ class Controller:
         self._between: PipelineState | None = None
         self._evaluation: asyncio.Task[None] | None = None
         self._attending: asyncio.Task[None] | None = None
-        self._saved: Path | None = resume
-        self._scores = list(self._state.scores)
+        keep = composition.experiment.stages[0].spec.checkpoint.keep
+        self._saver = Saver(run, self._crew.trainer, composition.identity(), keep, resume)
+        self._scores = list(resuming.evaluated(composition.folder, self._state).items())
 
     def stop(self, reason: str) -> None:
         """End after the step that is being trained, with a checkpoint."""
@@ -120,6 +126,7 @@ class Controller:
             await self._attempt()
             if self._run.stop.asked is not None:
                 await self._save_what_there_is()
+            await self._saver.settled()
             return self._conclude()
         except asyncio.CancelledError:
             await self._run.background.cancel()  # nobody is to be replaced
@@ -149,7 +156,7 @@ class Controller:
         """How to get over what stopped the run, if that can be."""
         stop = self._run.stop
         try:
-            return self._recovery.judge(stop.cause, self._saved)
+            return self._recovery.judge(stop.cause, self._saver.saved)
         except ArealError as error:
             stop.cause = error
             return None
@@ -160,7 +167,7 @@ class Controller:
             await self._run.stop.race(self._crew.restart_trainer())
         self._recovery.began()
         self._attending = self._run.background.spawn(self._attend())
-        for program in self._composition.stages[_stage_of(self._state, self._composition) :]:
+        for program in resuming.stages_left(self._state, self._composition):
             await self._run_stage(program)
         await self._finish()
 
@@ -192,18 +199,34 @@ class Controller:
         """End all that belongs to the training that ended. Engines and rollout workers live on."""
         if stage is not None:
             await stage.close(cause)
+        await self._saver.settled()  # what is being written may be the checkpoint to go back to
         await self._run.background.cancel()
         self._evaluation = None
 
     async def _last_good(self) -> tuple[Path | None, PipelineState]:
-        """The newest checkpoint of this run that can be read, and what it holds; else how the run began."""
-        if self._saved is None:
+        """The newest checkpoint of this run that is whole, and what it holds; else how the run began."""
+        if self._saver.saved is None:
             return self._first
-        path = await asyncio.to_thread(checkpoint.latest, self._composition.folder)
-        return path, await asyncio.to_thread(checkpoint.read, path, self._composition.identity())
+        found, damaged = await asyncio.to_thread(checkpoint.newest, self._composition.folder)
+        self._tell(damaged)
+        if found is None and damaged:
+            raise damaged[0]
+        if found is None:
+            return self._first
+        self._saver.saved = found
+        return found, await asyncio.to_thread(checkpoint.read, found, self._composition.identity())
+
+    def _tell(self, damaged: Iterable[CheckpointError]) -> None:
+        for problem in damaged:
+            text = f"passed over: {problem}"
+            self._run.events.add("damaged-checkpoint", text, path=problem.path, problem=problem.problem)
 
     async def _start(self) -> None:
         run, state = self._run, self._state
+        self._tell(self._damaged)
+        if self._again is not None:
+            text = "there is no checkpoint to go on from: the run begins again from step 0"
+            run.events.add("begins-again", text, model=self._again)
         run.watcher.phase("starting workers")
         version = WeightVersion(state.incarnation, state.step)
         await run.stop.race(self._crew.start(version, state.model))
@@ -217,6 +240,8 @@ class Controller:
         if program.evaluation.before and self._state.step == 0 and not self._scores:
             await run.stop.race(self._evaluate(program, 0))
         await self._enter(program)
+        if self._resume is not None and self._state.stage == program.name:
+            await self._evaluate_if_due(program)
         while self._now.step < program.last:
             await self._now.advance()
             await self._between_steps(program)
@@ -254,22 +279,20 @@ class Controller:
         self._stage.begin()
 
     async def _between_steps(self, program: StageProgram) -> None:
-        step, every = self._now.step, program.evaluation.every
-        ends = step == self._composition.steps
-        if every and step % every == 0 and not (ends and program.evaluation.after):
-            await self._evaluate_beside(program, step)
-        saves = self._composition.experiment.stages[0].spec.checkpoint.every
-        if saves and step % saves == 0 and not ends:
+        await self._evaluate_if_due(program)
+        step, saves = self._now.step, self._composition.experiment.stages[0].spec.checkpoint.every
+        if saves and step % saves == 0 and step != self._composition.steps:
             await self._checkpoint(program)
 
     async def _checkpoint(self, program: StageProgram) -> None:
-        """Save while rollouts go on. A debug run comes to rest first, and goes on as a resumed one would."""
+        """Save while all else goes on. A debug run comes to rest first, and goes on as a resumed one would."""
         if not self._composition.debug:
-            await self._save(self._now.state())
+            await self._saver.save_beside(self._scored(self._now.state()))
             return
         await self._rest()
         self._state = self._now.state()
-        await self._save(self._state)
+        await self._saver.save_beside(self._scored(self._state))
+        await self._saver.settled()
         await self._now.close("checkpoint")
         await self._run.stop.race(self._crew.renew(WeightVersion(self._state.incarnation, self._state.step)))
         if self._state.step < program.last:
@@ -285,6 +308,13 @@ class Controller:
         if self._evaluation is not None:
             await self._evaluation
         await self._stopwatch.idle()
+
+    async def _evaluate_if_due(self, program: StageProgram) -> None:
+        """Once a step, whatever came between: a run that ends while it evaluates does so again when it is resumed."""
+        step, every = self._now.step, program.evaluation.every
+        last = step == self._composition.steps and program.evaluation.after
+        if every and step % every == 0 and not last and step not in dict(self._scores):
+            await self._evaluate_beside(program, step)
 
     async def _evaluate_beside(self, program: StageProgram, step: int) -> None:
         if self._evaluation is not None and not self._evaluation.done():
@@ -304,7 +334,7 @@ class Controller:
     async def _finish(self) -> None:
         """After the last step: save, and see what came of it."""
         program = self._composition.stages[-1]
-        await self._save(self._state)
+        await self._saver.save(self._scored(self._state))
         self._stage = self._between = None
         if self._attending is not None:
             self._attending.cancel()  # from here on nobody needs the trainer
@@ -312,14 +342,8 @@ class Controller:
             self._run.watcher.phase("evaluating")
             await self._run.stop.race(self._evaluate(program, self._state.step))
 
-    async def _save(self, state: PipelineState) -> None:
-        run, experiment = self._run, self._composition.experiment
-        began, keep = run.trace.now(), experiment.stages[0].spec.checkpoint.keep
-        state = evolve(state, scores=tuple(self._scores))
-        self._saved = await checkpoint.save(
-            run.directory.checkpoints, self._crew.trainer, state, self._composition.identity(), keep
-        )
-        run.trace.span("checkpoint", "trainer", began, step=state.step)
+    def _scored(self, state: PipelineState) -> PipelineState:
+        return evolve(state, scores=tuple(self._scores))
 
     async def _save_what_there_is(self) -> None:
         """A checkpoint of a run that ends early, if its trainer is between two steps of a stage, or of two stages.
@@ -332,9 +356,13 @@ class Controller:
             await self._stage.close("stopped")
         if state is None or not sound or self._crew.trainer.broken or (self._stage is None and state.step == 0):
             return
+        if self._composition.debug:
+            text = "a debug run goes on from where it last came to rest, so that it repeats itself to the last bit"
+            self._run.events.add("no-checkpoint", text, "info", of=state.step, cause="debug mode")
+            return
         self._run.watcher.phase("saving a checkpoint")
         try:
-            await self._save(state)
+            await self._saver.save(self._scored(state))
         except (ArealError, OSError) as error:
             self._run.events.add("no-checkpoint", f"the last checkpoint could not be written: {error}", "error")
 
@@ -358,9 +386,9 @@ class Controller:
             outcome=outcome,
             steps=self._run.events.step,
             seconds=self._run.trace.elapsed,
-            evaluations=_first_and_last(self._scores),
+            evaluations=first_and_last(self._scores),
             cause=_text(stop.cause) if stop.cause else stop.asked or "",
-            checkpoint=str(self._saved or ""),
+            checkpoint=str(self._saver.saved or ""),
         )
         self._run.observers.finished(summary)
         if stop.cause is None:
@@ -372,8 +400,8 @@ class Controller:
         raise failure from stop.cause
 
     def resume_command(self) -> str:
-        """What continues this run; empty while there is nothing to continue from."""
-        if self._saved is None:
+        """What continues this run, from step 0 where it has no checkpoint; empty while nothing was trained."""
+        if self._saver.saved is None and not self._run.events.step:
             return ""
         experiment = self._composition.experiment
         words = ["areal-plugins", "run", *experiment.sources[:1]]
@@ -389,38 +417,6 @@ class Controller:
         await asyncio.to_thread(run.observers.close, OBSERVERS_GRACE)
         run.trace.close()
         run.directory.close()
-
-
-def _resumed(resume: Path, composition: Composition) -> PipelineState:
-    """What `resume` holds, for the trainer's next incarnation."""
-    state = checkpoint.read(resume, composition.identity())
-    if state.step >= composition.steps:
-        problem = f"all {composition.steps} steps of the run are done; raise training.max_steps to go on"
-        raise CheckpointError(str(resume), problem)
-    program = composition.stages[_stage_of(state, composition)]
-    if not program.first <= state.step <= program.last:
-        problem = (
-            f"its step {state.step} is of stage {program.name}, whose steps are {program.first + 1} to {program.last}"
-            " in the spec; leave training.max_steps of the stages up to it as it was"
-        )
-        raise CheckpointError(str(resume), problem)
-    return evolve(state, incarnation=state.incarnation + 1)
-
-
-def _stage_of(state: PipelineState, composition: Composition) -> int:
-    """The place of the stage to go on with: the checkpoint's, or the first."""
-    return [program.name for program in composition.stages].index(state.stage) if state.stage else 0
-
-
-def _first_and_last(scores: Iterable[tuple[int, Mapping[str, float]]]) -> dict[str, float]:
-    """`before/NAME` and `after/NAME`: every environment's accuracy before the first step, and at last."""
-    found: dict[str, float] = {}
-    for step, figures in scores:
-        for key, value in figures.items():
-            name, _, figure = key.rpartition("/")
-            if figure == "accuracy":
-                found[f"after/{name}" if step else f"before/{name}"] = value
-    return found
 
 
 def _text(error: BaseException) -> str:

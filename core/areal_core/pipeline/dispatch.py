@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import cast
 
@@ -94,6 +94,13 @@ class _Toll:
         self.hangs += isinstance(error, RolloutHung)
         return lost
 
+    def charge(self, error: RemoteError | WorkerLost) -> RemoteError | WorkerLost:
+        """The error that the group fails with."""
+        if not isinstance(error, RolloutHung):
+            return error
+        suspicion = f"{self.hangs} workers hung with this group: its environment or its reward may block"
+        return RolloutHung(error.worker, f"{error.reason}; {suspicion}")
+
     def exceeds(self, patience: Patience) -> bool:
         """Whether that is enough."""
         return max(self.failures, self.hangs) > patience.retries or self.losses > patience.losses
@@ -114,13 +121,20 @@ class Dispatcher:
         condition: Condition,
         events: Events,
         patience: Patience,
+        recent: Iterable[bool] = (),
     ) -> None:
+        """`recent`: which of the last groups failed, of a run that goes on."""
         self._engines, self._rollouts, self._swapping = engines, rollouts, swapping
         self._condition, self._events, self._patience = condition, events, patience
-        self._recent: deque[bool] = deque(maxlen=WINDOW)
+        self._recent: deque[bool] = deque(recent, maxlen=WINDOW)
         self._alone = asyncio.Lock()
         pace = Pace(patience.straggler_factor, patience.straggler_floor)
         self._hedges = Hedges(engines, rollouts, pace, self._send, self.can, condition, events)
+
+    @property
+    def recent(self) -> tuple[bool, ...]:
+        """Which of the last groups failed."""
+        return tuple(self._recent)
 
     def can(self, mode: str = "generate") -> bool:
         """Whether an order would be sent at once."""
@@ -155,7 +169,7 @@ class Dispatcher:
                     _heed_cancellation()
                     lost = toll.add(error)
                     if toll.exceeds(self._patience) or _is_input(error):
-                        raise self._failed(order, error) from error
+                        raise self._failed(order, toll.charge(error)) from error
                     self._report("group-retried", order, error, "info" if lost else "warning")
                 else:
                     self._recent.append(False)

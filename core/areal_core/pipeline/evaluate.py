@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from attrs import asdict
@@ -80,12 +83,33 @@ class Evaluator:
 
 def flat(report: EvaluationReport) -> dict[str, float]:
     """The figures as `environment/figure`, and `environment/score/part`."""
+    return _flat({name: asdict(scores) for name, scores in report.environments.items()})
+
+
+def _flat(environments: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for name, scores in report.environments.items():
-        figures = asdict(scores)
-        parts = figures.pop("parts")
-        found |= {f"{name}/{figure}": float(value) for figure, value in figures.items()}
-        found |= {f"{name}/score/{part}": value for part, value in parts.items()}
+    for name, scores in environments.items():
+        figures = {figure: value for figure, value in scores.items() if figure != "parts"}
+        found |= {f"{name}/{figure}": math.nan if value is None else float(value) for figure, value in figures.items()}
+        found |= {f"{name}/score/{part}": value for part, value in scores["parts"].items()}
+    return found
+
+
+def recorded(path: Path) -> dict[int, dict[str, float]]:
+    """The evaluations in the file `path`, by step; what broke off while it was written is none."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    whole = [json.loads(line) for line in lines if line.endswith(b"\n")]
+    return {line["step"]: _flat(line["environments"]) for line in whole}
+
+
+def first_and_last(scores: Iterable[tuple[int, Mapping[str, float]]]) -> dict[str, float]:
+    """`before/NAME` and `after/NAME`: every environment's accuracy before the first step, and at last."""
+    found: dict[str, float] = {}
+    for step, figures in scores:
+        for key, value in figures.items():
+            name, _, figure = key.rpartition("/")
+            if figure == "accuracy":
+                found[f"after/{name}" if step else f"before/{name}"] = value
     return found
 
 

@@ -116,13 +116,17 @@ class Hedges:
         return self._begin(order, other)
 
     def _worth(self, desk: Desk, awaited: Callable[[], bool]) -> bool:
-        if self._hedged >= max(1, self._under_way // SHARE) or not self._can() or not self._elsewhere(desk):
+        if self._hedged >= max(1, self._under_way // SHARE) or not self._can():
             return False
-        return awaited() or any(map(self._pace.slow, desk.seats))
+        return (awaited() or any(map(self._pace.slow, desk.seats))) and self._elsewhere(desk)
 
     def _elsewhere(self, desk: Desk) -> bool:
         """Whether anybody else could do it."""
-        return self._engines.ready != [desk.engine] or self._rollouts.ready != [desk.host]
+        others = ((seat, mine) for pool, mine in self._pools(desk) for seat in pool.seats)
+        return any(seat.ready and seat is not mine for seat, mine in others)
+
+    def _pools(self, desk: Desk) -> tuple[tuple[Pool, Seat | None], ...]:
+        return (self._engines, desk.engine), (self._rollouts, desk.host)
 
     def _judge(self, order: GroupOrder, desk: Desk, began: float) -> None:
         seconds = asyncio.get_running_loop().time() - began

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from attrs import asdict, define, evolve, field
+from attrs import asdict, define, evolve, field, frozen
 
 from areal_core.data import NO_VERSION, Batch, Trajectory, TrajectoryGroup, WeightVersion
 from areal_core.pipeline.events import Events, Level
@@ -175,33 +175,43 @@ def note(metrics: Mapping[str, float], events: Events) -> None:
         events.add("clipped", f"the gradient, of norm {norm:.4g}, was clipped", "info", grad_norm=norm)
 
 
+@frozen
+class Watch:
+    """A figure's running mean, None before its first value, and whether its alarm is raised."""
+
+    mean: float | None = None
+    raised: bool = False
+
+
 class Alarm:
     """An event when a figure's running mean rises above its limit; not again before it has fallen well below."""
 
     def __init__(self, events: Events, name: str, limit: float, text: str, level: Level) -> None:
-        self._events, self._name, self._limit, self._text, self._level = events, name, limit, text, level
-        self._mean: float | None = None
-        self._raised = False
+        self._events, self._limit, self._text, self._level = events, limit, text, level
+        self.name = name
+        self.state = Watch()
 
     def watch(self, metrics: Mapping[str, float]) -> None:
         """Look at one step's figures."""
-        value = metrics.get(self._name)
+        value = metrics.get(self.name)
         if value is None:
             return
-        self._mean = value if self._mean is None else self._mean + (value - self._mean) / _SMOOTHING
-        if self._mean > self._limit and not self._raised:
-            self._raised = True
-            text = f"{self._name} is {self._mean:.3g} lately, above {self._limit:.3g}: {self._text}"
-            self._events.add("alarm", text, self._level, figure=self._name, value=self._mean, limit=self._limit)
-        elif self._mean < self._limit / 2:
-            self._raised = False
+        before = self.state
+        mean = value if before.mean is None else before.mean + (value - before.mean) / _SMOOTHING
+        raised = mean > self._limit or (before.raised and mean >= self._limit / 2)
+        self.state = Watch(mean, raised)
+        if raised and not before.raised:
+            text = f"{self.name} is {mean:.3g} lately, above {self._limit:.3g}: {self._text}"
+            self._events.add("alarm", text, self._level, figure=self.name, value=mean, limit=self._limit)
 
 
-def alarms(events: Events, max_staleness: int) -> list[Alarm]:
-    """What watches every step of a stage."""
+def alarms(events: Events, max_staleness: int, before: Mapping[str, Watch]) -> list[Alarm]:
+    """What watches every step of a stage; `before` are the states of those that watched already."""
     disagree = "the engine and the trainer disagree about the same tokens under the same weights"
     found = [Alarm(events, "mismatch", MISMATCH_ALARM, disagree, "warning")]
     if max_staleness:
         ahead = "generation runs as far ahead as it may, and a smaller max_staleness would be as fast"
         found.append(Alarm(events, "lag/mean", LAG_ALARM * max_staleness, ahead, "info"))
+    for alarm in found:
+        alarm.state = before.get(alarm.name, alarm.state)
     return found

@@ -39,7 +39,7 @@ def open_run(
     experiment, loop = composition.experiment, asyncio.get_running_loop()
     directory = RunDirectory(composition.folder, state.step)
     spec = shown(experiment.resolved, experiment.origins)
-    directory.describe(spec, provenance)
+    directory.describe(spec, {**provenance, "model": state.model})
     trace = Trace(loop.time, composition.folder / "trace.json", state.elapsed)
     events = Events(lambda event: directory.event(event, trace.elapsed), watcher.happened)
     info = RunInfo(experiment.name, composition.folder, experiment.seed, spec)

@@ -43,9 +43,9 @@ class Rollouts:
     ) -> None:
         self._run, self._program, self._dispatcher = run, program, dispatcher
         self._sampler, self._ledger, self._buffer = sampler, ledger, buffer
+        self.filtered = 0  # groups in a row
         self._members = tuple(range(program.group_size))
         self._rolling: dict[int, _Rolling] = {}
-        self._filtered = 0
         self._admits = True
 
     @property
@@ -128,16 +128,16 @@ class Rollouts:
             self._drop(group.sequence, "filtered", result)
             self._starve()
             return
-        self._filtered = 0
+        self.filtered = 0
         del self._rolling[group.sequence]
         self._buffer.add(group)
         self._run.observers.collected(group)
 
     def _starve(self) -> None:
         """One more group in a row was filtered out; a task set that never yields a kept one ends the run."""
-        self._filtered += 1
-        if self._filtered >= STARVED * self._ledger.bound.groups:
-            problem = f"not one of {self._filtered} groups in a row was worth training on: all their rewards are equal"
+        self.filtered += 1
+        if self.filtered >= STARVED * self._ledger.bound.groups:
+            problem = f"not one of {self.filtered} groups in a row was worth training on: all their rewards are equal"
             raise ComponentError(f"objective/{self._program.order.objective.name}", "dynamic sampling", problem)
 
     def _drop(self, sequence: int, cause: str, result: GroupResult | None = None) -> None:

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -65,14 +67,15 @@ class RunDirectory:
         yaml = YAML(typ="safe", pure=True)
         yaml.default_flow_style = False
         yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # keeps the spec's order
-        with (self.path / "spec.yaml").open("w") as file:
-            yaml.dump(dict(spec), file)
+        text = io.StringIO()
+        yaml.dump(dict(spec), text)
+        _replace(self.path / "spec.yaml", text.getvalue().encode())
         path = self.path / "provenance.json"
         facts = {**provenance, "python": platform.python_version(), "system": platform.platform(), **_git()}
         if path.exists():
             first = json.loads(path.read_text())
             facts = {**first, "resumed": [*first.get("resumed", []), facts]}
-        path.write_text(json.dumps(without_secrets(facts), indent=2, default=str) + "\n")
+        _replace(path, json.dumps(without_secrets(facts), indent=2, default=str).encode() + b"\n")
 
     def event(self, event: Event, elapsed: float) -> None:
         """Keep an event, with the seconds since the run's start."""
@@ -85,6 +88,12 @@ class RunDirectory:
             self._close_trajectories()
             self._trajectories = Lines(path, batch.step)
         self._trajectories.extend(_group_line(group, batch.step + 1) for group in batch.groups)
+
+    def sync(self) -> None:
+        """Have on disk what was written, so that a checkpoint never outlives the lines of its steps."""
+        for lines in (self.metrics, self.timings, self.evaluations, self._trajectories):
+            if lines is not None:
+                lines.sync()
 
     def close(self) -> None:
         """Close the files."""
@@ -110,6 +119,8 @@ class RunDirectory:
         for path in sorted((self.path / "trajectories").glob("steps-*.jsonl")):
             if path > self._trajectory_file(step):
                 path.unlink()
+            else:
+                _cut(path, step)
 
     def _close_trajectories(self) -> None:
         if self._trajectories is not None:
@@ -138,6 +149,11 @@ class Lines:
         """Several lines."""
         self._file.write(b"".join(_encode(line) + b"\n" for line in lines))
         self._file.flush()
+
+    def sync(self) -> None:
+        """Have on disk what was added."""
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file."""
@@ -180,9 +196,14 @@ def _cut(path: Path, step: int | None) -> None:
     whole = (line for line in lines if line.endswith(b"\n"))
     kept = [line for line in whole if step is None or json.loads(line)["step"] <= step]
     if len(kept) < len(lines):
-        fresh = path.with_name(f".{path.name}.new")
-        fresh.write_bytes(b"".join(kept))
-        fresh.replace(path)
+        _replace(path, b"".join(kept))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """A kill meanwhile leaves the file as it was."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_bytes(content)
+    fresh.replace(path)
 
 
 def _git() -> dict[str, Any]:

@@ -39,13 +39,14 @@ class StageRun:
         state: PipelineState,
     ) -> None:
         self._run, self._crew, self._weights, self._program, self._state = run, crew, weights, program, state
-        self._stopwatch = stopwatch
+        self._stopwatch, self._dispatcher = stopwatch, dispatcher
         self._sampler = TaskSampler(run.info.seed, sources, drawn=state.drawn)
         self._ledger = Ledger(program.bound, state.step)
         self._buffer = Buffer(self._ledger, run.condition, run.tally)
         self._rollouts = Rollouts(run, program, dispatcher, self._sampler, self._ledger, self._buffer)
-        self._alarms = alarms(run.events, program.pipeline.max_staleness)
-        self._guard = Guard(program.guard, run.events, state.norms if state.stage == program.name else ())
+        resumes = state.stage == program.name
+        self._alarms = alarms(run.events, program.pipeline.max_staleness, state.alarms if resumes else {})
+        self._guard = Guard(program.guard, run.events, state.norms if resumes else ())
         self._step = state.step
         self._in_hand: Batch | None = None
         self._admission: asyncio.Task[None] | None = None
@@ -69,6 +70,7 @@ class StageRun:
         """Take up what was finished or under way, and admit more."""
         if self._state.stage == self._program.name:
             self._buffer.restore(self._state.buffered)
+            self._rollouts.filtered = self._state.filtered
             for sequence, task in self._state.under_way:
                 self._rollouts.restart(sequence, task)
         self._stopwatch.begin()
@@ -137,6 +139,9 @@ class StageRun:
             elapsed=self._run.trace.elapsed,
             model=self._state.model,
             norms=self._guard.norms,
+            filtered=self._rollouts.filtered,
+            recent=self._dispatcher.recent,
+            alarms={alarm.name: alarm.state for alarm in self._alarms},
         )
 
     @property

@@ -31,10 +31,15 @@ class _Live:
 
 
 class TrainerService:
-    """One trainer rank, and the trainer's end of the weight transport, in one thread of their own."""
+    """One trainer rank, and the trainer's end of the weight transport, in one thread of their own.
+
+    What a save leaves to be written is written in another one, while training goes on.
+    """
 
     def __init__(self, dial: Dial | None = None, threaded: bool = True) -> None:
         self._lane = Lane("trainer", threaded)
+        self._writer = Lane("writer", threaded)
+        self._writing: list[asyncio.Task[None]] = []
         self._owned = AsyncExitStack()
         self._live: _Live | None = None
         self._threaded = threaded
@@ -82,7 +87,7 @@ class TrainerService:
         live = self._ready("publish")
 
         def publish() -> WeightOffer:
-            return live.transport.publish(version, live.trainer.weights(), live.trainer.save_model)
+            return live.transport.publish(version, live.trainer.weights(), partial(_save_whole, live.trainer))
 
         return await self._lane.call(live.transport_name, f"publish {version}", publish)
 
@@ -92,12 +97,19 @@ class TrainerService:
         await self._lane.call(live.transport_name, f"release {version}", live.transport.release, version)
 
     async def save_model(self, directory: str) -> None:
-        """Write a Hugging Face directory."""
-        await self._with_directory("save_model", directory)
+        """Begin to write a Hugging Face directory, of the weights as they are now; `written` waits for the end."""
+        await self._save("save_model", directory)
 
     async def save_state(self, directory: str) -> None:
-        """Write all else that a resume needs."""
-        await self._with_directory("save_state", directory)
+        """Begin to write all else that a resume needs, as it is now; `written` waits for the end."""
+        await self._save("save_state", directory)
+
+    async def written(self) -> None:
+        """Return once all that was saved is on disk, whatever the trainer does meanwhile; raises what went wrong."""
+        writing, self._writing = self._writing, []
+        for outcome in await asyncio.gather(*writing, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
 
     async def load_state(self, directory: str) -> None:
         """Continue from `save_state`, in the stage that has begun."""
@@ -112,16 +124,30 @@ class TrainerService:
         self._live = None
         await self._owned.aclose()
         self._lane.close()
+        self._writer.close()
 
-    async def _with_directory(self, operation: str, directory: str) -> None:
+    async def _save(self, operation: str, directory: str) -> None:
+        """What the trainer leaves to be written is written in a thread of its own."""
+        rest = await self._with_directory(operation, directory)
+        if rest is not None:
+            call = self._writer.call(self._ready(operation).name, f"{operation} {directory}", rest)
+            self._writing.append(asyncio.ensure_future(call))
+
+    async def _with_directory(self, operation: str, directory: str) -> Any:
         live = self._ready(operation)
         method = getattr(live.trainer, operation)
-        await self._lane.call(live.name, f"{operation} {directory}", method, Path(directory))
+        return await self._lane.call(live.name, f"{operation} {directory}", method, Path(directory))
 
     def _ready(self, operation: str) -> _Live:
         if self._live is None:
             raise ComponentError("trainer", operation, "the worker was not set up")
         return self._live
+
+
+def _save_whole(trainer: Trainer, directory: Path) -> None:
+    rest = trainer.save_model(directory)
+    if rest is not None:
+        rest()
 
 
 def _materialize(plan: ModelPlan) -> str:

@@ -177,7 +177,7 @@ def test_the_trainer_refuses_a_batch_of_another_step(folder):
 def test_a_trainer_goes_on_from_its_state(folder):
     made, again = make_trainer(folder), make_trainer(folder)
     made.train(batch(0, engine.spell(0), WeightVersion(0, 0)))
-    made.save_state(folder)
+    made.save_state(folder)()
     again.load_state(folder)
     step = batch(1, engine.spell(1), WeightVersion(0, 1))
     assert made.train(step) == again.train(step)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+import os
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,14 @@ class Scene:
 
     def metrics(self, name: str = "run") -> bytes:
         return (self.folder / name / "metrics.jsonl").read_bytes()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _hasty() -> Iterator[None]:
+    """Nothing here has to outlive a loss of power, and waiting for the disk is most of what a save costs."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="session")

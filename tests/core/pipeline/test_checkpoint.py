@@ -1,31 +1,18 @@
 from __future__ import annotations
 
-import asyncio
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
+from attrs import fields_dict
 from hypothesis import given
 from hypothesis import strategies as st
 
 from areal_core.data import TaskRef, Trajectory, TrajectoryGroup
 from areal_core.errors import CheckpointError
-from areal_core.pipeline.checkpoint import PipelineState, abandon, latest, read, save
-from areal_core.pipeline.metrics import Dropped, Tally, Totals
+from areal_core.pipeline.checkpoint import PipelineState, abandon, begin, finish, latest, model_directory, newest, read
+from areal_core.pipeline.metrics import Dropped, Tally, Totals, Watch
 from areal_core.pipeline.tasks import Drawn
-
-
-class Trainer:
-    """Writes a file a method; fails in the one named."""
-
-    def __init__(self, fails=None):
-        self._fails = fails
-
-    async def call(self, method, directory):
-        if method == self._fails:
-            raise OSError("disk full")
-        (Path(directory) / method).touch()
 
 
 def trajectory(length, extra, member=0):
@@ -52,8 +39,17 @@ def _facts(trajectory):
     return trajectory.member, trajectory.reward, trajectory.scores, trajectory.prompt, trajectory.answer
 
 
-def write(folder, state, keep=5, trainer=None, identity=None):
-    return asyncio.run(save(folder, trainer or Trainer(), state, identity or {"seed": 1}, keep))
+def write(folder, state, keep=5, identity=None):
+    fresh = begin(folder, state.step)
+    (fresh / "model.safetensors").write_bytes(b"weights" * 100)
+    (fresh / "trainer" / "trainer.pt").write_bytes(bytes(range(256)))
+    return finish(fresh, state, identity or {"seed": 1}, keep)
+
+
+def damage(path, name="trainer/trainer.pt"):
+    content = bytearray((path / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (path / name).write_bytes(content)
 
 
 @given(buffered=groups)
@@ -85,17 +81,14 @@ def test_counters_come_back_as_they_were(tmp_path):
         scores=((0, {"a/accuracy": 0.1}),),
         elapsed=12.5,
         model="/somewhere",
+        filtered=3,
+        recent=(True, False),
+        alarms={"mismatch": Watch(0.25, True), "lag/mean": Watch()},
     )
     again = read(write(tmp_path, state), {"seed": 1})
-    for name in ("step", "incarnation", "stage", "drawn", "under_way", "tally", "scores", "elapsed", "model"):
-        assert getattr(again, name) == getattr(state, name)
-
-
-def test_the_model_is_at_the_top_and_the_trainers_state_below(tmp_path):
-    path = write(tmp_path, PipelineState(step=7))
-    assert path.name == "step-7"
-    assert (path / "save_model").exists()
-    assert (path / "trainer" / "save_state").exists()
+    for name in fields_dict(PipelineState):
+        if name != "buffered":
+            assert getattr(again, name) == getattr(state, name)
 
 
 def test_only_the_newest_are_kept(tmp_path):
@@ -104,25 +97,54 @@ def test_only_the_newest_are_kept(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-10", "step-11"]
 
 
-@pytest.mark.parametrize("method", ["save_model", "save_state"])
-def test_a_save_that_fails_leaves_the_older_checkpoint_and_is_not_taken_for_one(tmp_path, method):
-    (tmp_path / "checkpoints").mkdir()
-    write(tmp_path / "checkpoints", PipelineState(step=1))
-    with pytest.raises(OSError, match="disk full"):
-        write(tmp_path / "checkpoints", PipelineState(step=2), trainer=Trainer(method))
-    assert latest(tmp_path).name == "step-1"
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-1"]
+@pytest.mark.parametrize("damaged", [2, 3])
+def test_a_damaged_one_is_not_among_those_kept(tmp_path, damaged):
+    for step in (1, 2, 3):
+        write(tmp_path, PipelineState(step=step))
+    damage(tmp_path / f"step-{damaged}")
+    write(tmp_path, PipelineState(step=4), keep=2)
+    whole = 5 - damaged
+    assert {"step-4", f"step-{whole}"} <= {path.name for path in tmp_path.iterdir()} <= {f"step-{s}" for s in (2, 3, 4)}
 
 
-def test_a_save_that_is_cancelled_takes_nothing_away_from_who_still_writes(tmp_path):
-    class Cancelled(Trainer):
-        async def call(self, method, directory):
-            await super().call(method, directory)
-            raise asyncio.CancelledError
+def test_a_damaged_newest_one_is_passed_over_and_said_so(tmp_path):
+    for step in (1, 2, 3):
+        write(tmp_path / "checkpoints", PipelineState(step=step))
+    damage(tmp_path / "checkpoints" / "step-3")
+    (tmp_path / "checkpoints" / "step-2" / "model.safetensors").unlink()
+    found, damaged = newest(tmp_path)
+    assert found == latest(tmp_path) == tmp_path / "checkpoints" / "step-1"
+    assert [problem.path.partition("checkpoints/")[2] for problem in damaged] == [
+        "step-3/trainer/trainer.pt",
+        "step-2/model.safetensors",
+    ]
 
-    with pytest.raises(asyncio.CancelledError):
-        write(tmp_path, PipelineState(step=1), trainer=Cancelled())
-    assert (tmp_path / ".step-1.new" / "save_model").exists()
+
+def test_where_all_are_damaged_the_error_names_the_newest_ones_file(tmp_path):
+    for step in (1, 2):
+        damage(write(tmp_path / "checkpoints", PipelineState(step=step)))
+    with pytest.raises(CheckpointError, match=r"step-2/trainer/trainer\.pt: is damaged.*no whole checkpoint"):
+        latest(tmp_path)
+
+
+def test_a_damaged_checkpoint_that_is_named_is_an_error_that_names_the_file(tmp_path):
+    path = write(tmp_path / "checkpoints", PipelineState(step=2))
+    write(tmp_path / "checkpoints", PipelineState(step=3))
+    damage(path, "model.safetensors")
+    for read_it in (latest, model_directory):
+        with pytest.raises(CheckpointError, match=r"step-2/model\.safetensors: is damaged"):
+            read_it(path)
+
+
+def test_the_model_of_a_run_is_its_newest_whole_checkpoints(tmp_path):
+    path = write(tmp_path / "checkpoints", PipelineState(step=2))
+    damage(write(tmp_path / "checkpoints", PipelineState(step=3)))
+    assert model_directory(tmp_path) == model_directory(path) == path
+
+
+def test_a_model_directory_that_is_no_checkpoint_has_nothing_to_be_compared_with(tmp_path):
+    (tmp_path / "config.json").touch()
+    assert model_directory(tmp_path) == tmp_path
 
 
 def test_what_an_interrupted_save_left_is_removed_by_the_next(tmp_path):
@@ -155,12 +177,13 @@ def test_an_abandoned_checkpoint_is_replaced_by_a_newer_one_of_its_step(tmp_path
     assert read(tmp_path / "abandoned-step-20", {"seed": 1}).elapsed == 2.0
 
 
-def test_what_is_no_whole_checkpoint_replaces_no_abandoned_one(tmp_path):
+def test_a_damaged_checkpoint_is_set_aside_as_such_and_replaces_no_abandoned_one(tmp_path):
     write(tmp_path, PipelineState(step=20))
     abandon(tmp_path, 10)
-    (tmp_path / "step-20").mkdir()
+    damage(write(tmp_path, PipelineState(step=20)))
     abandon(tmp_path, 10)
     assert read(tmp_path / "abandoned-step-20", {"seed": 1}).step == 20
+    assert {path.name for path in tmp_path.iterdir()} == {"abandoned-step-20", "damaged-step-20"}
 
 
 def test_a_checkpoint_may_be_named_instead_of_its_run(tmp_path):
@@ -172,7 +195,7 @@ def test_another_format_is_named(tmp_path):
     path = write(tmp_path, PipelineState(step=1))
     data = json.loads((path / "pipeline.json").read_text()) | {"format": 99}
     (path / "pipeline.json").write_text(json.dumps(data))
-    with pytest.raises(CheckpointError, match="has format 99; this release reads 1"):
+    with pytest.raises(CheckpointError, match="has format 99; this release reads 2"):
         read(path, {"seed": 1})
 
 

@@ -14,7 +14,7 @@ def test_a_saved_model_loads_as_it_is(build, tools, model_dir, tmp_path, kind, t
     trainer = build(model_dir(kind, tie_word_embeddings=tied))
     trainer.begin_stage(tools.stage())
     trainer.train(tools.random_batch(np.random.default_rng(0)))
-    trainer.save_model(tmp_path / "m")
+    trainer.save_model(tmp_path / "m")()
     model, report = AutoModelForCausalLM.from_pretrained(tmp_path / "m", output_loading_info=True)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
@@ -43,21 +43,21 @@ def test_all_else_that_the_source_holds_comes_along(build, model_dir, tmp_path):
     shutil.copytree(model_dir(), source)
     (source / "tokenizer.json").write_text("{}")
     (source / "model.safetensors.index.json").write_text("{}")
-    build(source).save_model(tmp_path / "m")
+    build(source).save_model(tmp_path / "m")()
     names = {file.name for file in (tmp_path / "m").iterdir()}
     assert "tokenizer.json" in names
     assert "model.safetensors.index.json" not in names
 
 
 def test_the_config_does_not_name_our_attention(build, tmp_path):
-    build().save_model(tmp_path / "m")
+    build().save_model(tmp_path / "m")()
     assert "areal" not in json.dumps(json.loads((tmp_path / "m" / "config.json").read_text()))
 
 
 def test_the_config_says_in_which_format_weights_are_saved(build, model_dir, tmp_path):
     source = tmp_path / "source"
     AutoModelForCausalLM.from_pretrained(model_dir(), dtype=torch.bfloat16).save_pretrained(source)
-    build(source, dtype="float32").save_model(tmp_path / "m")
+    build(source, dtype="float32").save_model(tmp_path / "m")()
     assert json.loads((tmp_path / "m" / "config.json").read_text())["dtype"] == "float32"
 
 
@@ -71,5 +71,5 @@ def test_experts_are_saved_under_the_names_of_checkpoints(tools, model_dir, buil
 
 
 def test_loading_and_saving_show_no_progress_bar(build, tmp_path, capfd):
-    build().save_model(tmp_path / "m")
+    build().save_model(tmp_path / "m")()
     assert "%|" not in capfd.readouterr().err

@@ -59,7 +59,7 @@ def test_weights_have_plain_names_and_hold_the_adapters(trained, model_dir, tool
 def test_merged_weights_compute_what_the_trainer_computes(trained, tools, tmp_path):
     trainer = trained()
     tokens = np.array([1, 2, 3, 4, 5])
-    trainer.save_model(tmp_path / "m")
+    trainer.save_model(tmp_path / "m")()
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "m")
     batch = tools.batch([[tools.trajectory(tokens[:1], tokens[1:])]])
     seen = trainer.train(batch)["mismatch"]
@@ -70,7 +70,7 @@ def test_merged_weights_compute_what_the_trainer_computes(trained, tools, tmp_pa
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft asks by the old name
 def test_the_adapter_alone_can_be_put_on_the_base_model(trained, model_dir, tmp_path):
     trainer = trained()
-    trainer.save_model(tmp_path / "m")
+    trainer.save_model(tmp_path / "m")()
     base = AutoModelForCausalLM.from_pretrained(model_dir())
     merged = PeftModel.from_pretrained(base, tmp_path / "m" / "adapter").merge_and_unload()
     for name, value in trainer.weights():

@@ -36,7 +36,7 @@ def run(trainer, tools, seeds):
 def test_a_resumed_trainer_goes_on_to_the_bit(build, tools, tmp_path, kind):
     whole = begin(build, tools, kind)
     run(whole, tools, range(3))
-    whole.save_state(tmp_path)
+    whole.save_state(tmp_path)()
     figures = run(whole, tools, range(3, 6))
     torch.rand(5)  # what others draw is nothing to it
     resumed = begin(build, tools, kind)
@@ -50,7 +50,7 @@ def test_a_critic_outlasts_a_resume_in_a_stage_that_has_none(build, tools, tmp_p
     whole = begin(build, tools, "critic")
     run(whole, tools, range(2))
     whole.begin_stage(evolve(tools.stage(STAGES["plain"][1]()), name="rest"))
-    whole.save_state(tmp_path)
+    whole.save_state(tmp_path)()
     resumed = begin(build, tools, "plain")
     resumed.begin_stage(evolve(tools.stage(STAGES["plain"][1]()), name="rest"))
     resumed.load_state(tmp_path)
@@ -62,13 +62,13 @@ def test_a_critic_outlasts_a_resume_in_a_stage_that_has_none(build, tools, tmp_p
 def test_saving_changes_nothing(build, tools, tmp_path):
     trainer, other = begin(build, tools, "critic"), begin(build, tools, "critic")
     run(trainer, tools, range(2))
-    trainer.save_state(tmp_path)
+    trainer.save_state(tmp_path)()
     assert run(trainer, tools, range(2, 4)) == run(other, tools, range(4))[2:]
 
 
 def test_files_hold_nothing_that_runs_when_read(build, tools, tmp_path):
     trainer = begin(build, tools, "critic")
-    trainer.save_state(tmp_path)
+    trainer.save_state(tmp_path)()
     names = {file.name for file in tmp_path.iterdir()}
     assert names == {"policy.safetensors", "critic.safetensors", "trainer.pt"}
     torch.load(tmp_path / "trainer.pt", weights_only=True)
@@ -82,7 +82,7 @@ def test_a_missing_state_is_named(build, tools, tmp_path):
 @pytest.mark.parametrize("name", ["trainer.pt", "policy.safetensors"])
 def test_a_damaged_file_is_named(build, tools, tmp_path, name):
     trainer = begin(build, tools, "plain")
-    trainer.save_state(tmp_path)
+    trainer.save_state(tmp_path)()
     (tmp_path / name).write_bytes(b"damaged")
     with pytest.raises(CheckpointError, match=name):
         trainer.load_state(tmp_path)
@@ -90,7 +90,7 @@ def test_a_damaged_file_is_named(build, tools, tmp_path, name):
 
 def test_the_state_of_another_model_is_refused(build, tools, model_dir, tmp_path):
     trainer = begin(build, tools, "plain")
-    trainer.save_state(tmp_path)
+    trainer.save_state(tmp_path)()
     other = build(model_dir("llama", intermediate_size=40))
     other.begin_stage(tools.stage())
     with pytest.raises(CheckpointError, match="of another model"):
@@ -99,7 +99,7 @@ def test_the_state_of_another_model_is_refused(build, tools, model_dir, tmp_path
 
 def test_the_state_of_another_stage_is_refused(build, tools, tmp_path):
     trainer = begin(build, tools, "plain")
-    trainer.save_state(tmp_path)
+    trainer.save_state(tmp_path)()
     trainer.begin_stage(evolve(tools.stage(), name="other"))
     with pytest.raises(CheckpointError, match="saved in stage 's', not in 'other'"):
         trainer.load_state(tmp_path)
@@ -107,4 +107,4 @@ def test_the_state_of_another_stage_is_refused(build, tools, tmp_path):
 
 def test_nothing_can_be_saved_before_a_stage_begins(build, tmp_path):
     with pytest.raises(ComponentError, match="no stage has begun"):
-        build().save_state(tmp_path)
+        build().save_state(tmp_path)()
