@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from areal_plugins.builtin.transports.ownership import run_key
+from areal_plugins.builtin.ownership import run_key
 
 pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
