@@ -293,3 +293,16 @@ def test_groups_of_workers_that_hang_are_tried_alone_from_the_second_time_on(vir
         return [type(outcome).__name__ for outcome in outcomes]
 
     assert virtually(main()) == ["int", "int", "int", "GroupFailed", "int", "int"]
+
+
+def test_groups_that_begin_together_are_spread_even_when_each_is_watched(virtually):
+    """A watched order begins a turn of the loop after its engine was chosen."""
+
+    async def main():
+        rollouts, engines = [Worker("r0")], [Worker(f"e{index}") for index in range(4)]
+        dispatcher, *_ = make(rollouts, engines)
+        dispatcher._hedges._pace.due = lambda size: 60.0
+        results = await asyncio.gather(*(dispatcher.run(ORDER) for _ in range(8)))
+        return sorted(results)
+
+    assert virtually(main()) == sorted(f"at e{index}" for index in range(4) for _ in range(2))
