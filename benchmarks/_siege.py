@@ -46,6 +46,7 @@ class Siege:
     stopped: dict[int, float] = field(factory=dict)
     """Processes that were stopped, and when."""
     _first: int = 0
+    _began: float = 0.0
     controller: subprocess.Popen[bytes] = field(init=False)
     temporary: Path = field(factory=lambda: Path(tempfile.mkdtemp(prefix="chaos-")))
     shared: Path = field(factory=lambda: Path(tempfile.mkdtemp(prefix="chaos-", dir="/dev/shm")))
@@ -54,6 +55,7 @@ class Siege:
     def start(self) -> None:
         """Begin, or go on from the last checkpoint."""
         there = [int(path.name[len("step-") :]) for path in (self.run / "checkpoints").glob("step-*")]
+        self._began = time.time()
         self._first = max(there, default=0) + 1
         if not there:
             shutil.rmtree(self.run, ignore_errors=True)
@@ -77,8 +79,11 @@ class Siege:
 
     @property
     def step(self) -> int:
-        """Steps that are recorded now."""
-        recorded = lines(self.run / "metrics.jsonl")
+        """Steps that are recorded now; none before this controller has touched what the one before wrote."""
+        path = self.run / "metrics.jsonl"
+        if not path.exists() or path.stat().st_mtime < self._began:
+            return 0
+        recorded = lines(path)
         return recorded[-1]["step"] if recorded else 0
 
     def reach(self, step: int, deadline: float) -> bool:
