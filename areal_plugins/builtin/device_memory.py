@@ -8,12 +8,16 @@ import torch
 
 
 def share(device: torch.device) -> float | None:
-    """The share in use, by whomever; None for the processor, and where the backend does not say."""
-    ask = getattr(_backend(device), "mem_get_info", None)
-    if ask is None:
+    """The share in use, by whomever; None for the processor, and where the backend does not say.
+
+    What torch keeps for later in this process does not count: it gives that back by itself before it fails.
+    """
+    backend = _backend(device)
+    if not hasattr(backend, "mem_get_info"):
         return None
-    free, total = ask(device)
-    return 1.0 - float(free) / float(total)
+    free, total = backend.mem_get_info(device)
+    kept = backend.memory_reserved(device) - backend.memory_allocated(device)
+    return 1.0 - float(free + kept) / float(total)
 
 
 def empty_cache(device: torch.device) -> None:

@@ -26,6 +26,7 @@ COMMANDS = {
     "plugins": "show what is installed, and its state",
     "convert": "write a spec from a config of AReaL, TRL or verl",
     "migrate": "rewrite a spec of an older apiVersion",
+    "simulate": "run a spec on a virtual clock with cost models of hardware that is not here",
     "eval": "score a checkpoint on a spec's environments",
     "scale": "let engines join or leave a running experiment",
 }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from areal_plugins.cli.progress import Pace, duration, evaluation_line, figures, worth_saying
+from areal_plugins.cli.progress import Lasting, Pace, duration, evaluation_line, figures, worth_saying
 
 if TYPE_CHECKING:
     from areal_core.pipeline.events import Event
@@ -21,8 +21,8 @@ _STYLES = {"warning": "yellow", "error": "bold red"}
 class LiveDisplay:
     """A bar and the figures of the last step, redrawn in place; evaluations and events scroll by above."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console()
+    def __init__(self, stream: TextIO, console: Console | None = None) -> None:
+        self._console = console or Console(file=cast(TextIO, Lasting(stream)))
         self._pace = Pace()
         self._figures: dict[str, str] = {}
         self._bar = Progress(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
+from io import TextIOBase
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 if TYPE_CHECKING:
@@ -36,7 +39,47 @@ def open_display(stream: TextIO | None = None) -> Display:
         return PlainDisplay(stream)
     from areal_plugins.cli.live import LiveDisplay
 
-    return LiveDisplay()
+    return LiveDisplay(stream)
+
+
+class Lasting(TextIOBase):
+    """`stream`, but nothing fails once nobody is there: a terminal may be closed, a pipe's reader gone."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """All of it, or nothing that matters."""
+        try:
+            return self._stream.write(text)
+        except OSError:
+            return self._lose(len(text))
+
+    def flush(self) -> None:
+        """What was written so far."""
+        try:
+            self._stream.flush()
+        except OSError:
+            self._lose()
+
+    def isatty(self) -> bool:
+        """As the stream."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """As the stream."""
+        return self._stream.fileno()
+
+    def _lose(self, size: int = 0) -> int:
+        """From now on all goes nowhere, also what the interpreter flushes at its end."""
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), self._stream.fileno())
+        return size
+
+
+def say(text: str, stream: TextIO) -> None:
+    """One line, at once."""
+    print(text, file=Lasting(stream), flush=True)
 
 
 def worth_saying(event: Event) -> bool:
@@ -70,10 +113,10 @@ class PlainDisplay:
             self._print(f"{event.level}: {event.message}")
 
     def close(self) -> None:
-        self._stream.flush()
+        """Nothing is left to print."""
 
     def _print(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        say(text, self._stream)
 
 
 class Pace:

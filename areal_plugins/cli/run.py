@@ -18,7 +18,7 @@ from attrs import frozen
 
 from areal_core.errors import ArealError, CheckpointError, InputError, RunFailed
 from areal_plugins.cli import INTERRUPTED, add_overrides
-from areal_plugins.cli.progress import Display, duration, open_display
+from areal_plugins.cli.progress import Display, duration, open_display, say
 
 if TYPE_CHECKING:
     from areal_core.contexts import RunSummary
@@ -34,9 +34,10 @@ examples:
   areal-plugins run spec.yaml --resume runs/NAME-TIME
   areal-plugins run spec.yaml --warm-start runs/NAME-TIME/checkpoints/step-N
 
-Ctrl-C stops after the step that is being trained, leaves a checkpoint and prints the command that
-goes on from it; a second one ends at once. Exit codes: 0 done, 1 the run failed, 2 bad input,
-130 stopped. AREAL_DEBUG_MODE=1 runs everything in this process, in an order that the seed fixes.
+Ctrl-C, SIGTERM and the end of the terminal stop the run after the step that is being trained, leave a
+checkpoint and print the command that goes on from it; a second Ctrl-C or SIGTERM ends it at once.
+Exit codes: 0 done, 1 the run failed, 2 bad input, 130 stopped. AREAL_DEBUG_MODE=1 runs everything in
+this process, in an order that the seed fixes.
 """
 
 
@@ -182,7 +183,7 @@ def _run(composition: Composition, manager: Manager, start: _Start) -> int:
 
 
 async def _supervised(composition: Composition, manager: Manager, display: Display, start: _Start) -> int:
-    """Run under Ctrl-C and SIGTERM: the first stops the run, the second cancels it."""
+    """Run under Ctrl-C, SIGTERM and SIGHUP: the first stops the run, a second one cancels it."""
     from areal_core.pipeline.controller import Controller
 
     hooks, origin = manager.observers(), provenance(composition.experiment, manager)
@@ -191,14 +192,15 @@ async def _supervised(composition: Composition, manager: Manager, display: Displ
     asked: list[str] = []
 
     def on_signal(name: str) -> None:
-        if asked and task is not None:
+        if asked and task is not None and name != "SIGHUP":  # a shell and the system may both send that one
             task.cancel()
         asked.append(name)
         controller.stop(name)
         display.phase("stopping after this step; once more ends at once")
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal, number.name)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
+            loop.add_signal_handler(number, on_signal, number.name)
     async with _reachable(composition, controller):
         summary = await controller.run()
     text = "\n".join(_summary(composition, summary, controller.resume_command()))
@@ -269,5 +271,5 @@ def _short(path: Path) -> Path:
 
 def _say(display: Display, text: str, code: int) -> int:
     display.close()
-    print(text, file=sys.stdout if code == 0 else sys.stderr)
+    say(text, sys.stdout if code == 0 else sys.stderr)
     return code

@@ -142,8 +142,7 @@ class UpdateCosts:
         """Seconds until they can be fetched: gathered on one node, or written."""
         if self.disk is not None:
             return self.shape.weights / self.disk
-        spread = 0.0 if self.trainers == 1 else self.shape.weights / (self._link(self.trainers) * self.reach.link)
-        return spread
+        return 0.0 if self.trainers == 1 else self.shape.weights / (self._link(self.trainers) * self.reach.link)
 
     def prepare(self) -> float:
         """Seconds until every engine has fetched them: each passes them on, or all read the same disk."""

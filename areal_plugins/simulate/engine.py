@@ -175,7 +175,7 @@ class SimulatedEngine:
         self._stop_timer()
         if self._running and (not self._paused or self._empty is not None):
             steps = self._until_change()
-            self._timer = self._loop.call_at(self._at + self._seconds(steps), self._change, steps)
+            self._timer = self._loop.call_at(self._at + self._seconds(steps), self._change, self._steps + steps)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -185,8 +185,9 @@ class SimulatedEngine:
     # --- the batch ------------------------------------------------------------------------------------
 
     def _change(self, steps: int) -> None:
+        """So many steps are done in all; some of them may have been drawn already."""
         self._timer = None
-        self._draw(steps)
+        self._draw(steps - self._steps)
         while self._running and self._running[0][0] <= self._steps:
             self._end(heappop(self._running)[2])
         while len(self._running) > 1 and self._context + len(self._running) > self._capacity:

@@ -35,8 +35,8 @@ class Outcome:
     steps_an_hour: float
     utilization: float
     best: float
-    engines: float
-    trainers: float
+    engines_busy: float
+    trainers_busy: float
     lags: dict[int, float]
     waits: dict[str, float]
     step_seconds: float
@@ -59,7 +59,7 @@ def simulate(job: Job, steps: int = STEPS) -> Outcome:
     warm, cool = job.max_staleness + 2, job.max_staleness + 1
     with tempfile.TemporaryDirectory(prefix="areal-simulate-") as folder:
         directory = run(job, warm + steps + cool, Path(folder))
-        return _outcome(job, directory, warm, steps, saturated(job.scenario(), job.max_concurrent))
+        return _outcome(job, directory, warm, steps, saturated(job.scenario(), job.max_concurrent, job.batch_size))
 
 
 def _outcome(job: Job, directory: Path, warm: int, steps: int, rate: Rate) -> Outcome:
@@ -80,8 +80,8 @@ def _outcome(job: Job, directory: Path, warm: int, steps: int, rate: Rate) -> Ou
         steps_an_hour=3600 * steps / wall,
         utilization=(generating + trained) / (job.devices * wall),
         best=balanced,
-        engines=generating / (job.engines * job.engine_devices * wall),
-        trainers=training / wall,
+        engines_busy=generating / (job.engines * job.engine_devices * wall),
+        trainers_busy=training / wall,
         lags=_lags(metrics),
         waits=_waits(timings, wall),
         step_seconds=wall / steps,

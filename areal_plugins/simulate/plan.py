@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -179,13 +181,24 @@ def run(job: Job, steps: int, folder: Path) -> Path:
     source = folder / "simulated.yaml"
     source.write_text(json.dumps(simulated_spec(job, steps)), encoding="utf-8")
     experiment = load_experiment(str(source))
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with _few_collections(), asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(_controlled(experiment, folder / "run"))
     return folder / "run"
 
 
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Millions of records are alive, of which hardly any is garbage: looking through them often is most of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 async def _controlled(experiment: Any, folder: Path) -> None:
-    await Controller(compose(experiment, folder, debug=True), _Silent()).run()
+    await Controller(compose(experiment, folder, debug=True), Silent()).run()
 
 
 def _check(job: Job) -> None:
@@ -199,7 +212,7 @@ def _check(job: Job) -> None:
         raise InputError("--devices", f"{job.devices} leave a pool without any", "each pool needs one device")
 
 
-class _Silent:
+class Silent:
     """A watcher that keeps nothing."""
 
     def phase(self, text: str) -> None: ...
@@ -209,8 +222,3 @@ class _Silent:
     def evaluated(self, report: EvaluationReport) -> None: ...
 
     def happened(self, event: Event) -> None: ...
-
-
-def facts(job: Job) -> Mapping[str, Any]:
-    """The job as plain data."""
-    return asdict(job)

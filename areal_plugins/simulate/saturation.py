@@ -15,7 +15,9 @@ SPARE = 1.25
 """Requests for each place in the batch."""
 
 ROUNDS = 6
-"""Answers for each request that are counted, after one that is not."""
+"""Answers for each request that are counted, after one that is not; and `LEAST` in all, for a steady mean."""
+
+LEAST = 500
 
 _SPAN = float(1 << 63)
 
@@ -33,18 +35,18 @@ class Rate:
         return 1 / (self.engine * engines), self.trainer
 
 
-def saturated(scenario: Scenario, max_concurrent: int) -> Rate:
-    """Of the scenario's engines and trainer, each by itself."""
+def saturated(scenario: Scenario, max_concurrent: int, batch_size: int) -> Rate:
+    """Of the scenario's engines and trainer, each by itself; batches are of `batch_size` answers."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         engine, running = runner.run(_drill(scenario, max_concurrent))
-    return Rate(engine, _train(scenario), running)
+    return Rate(engine, _train(scenario, batch_size), running)
 
 
 async def _drill(scenario: Scenario, max_concurrent: int) -> tuple[float, float]:
     loop = asyncio.get_running_loop()
     engine = SimulatedEngine(scenario.engine_costs(), max_concurrent, loop)
     requests = max(2, int(max_concurrent * SPARE))
-    begins, ends = requests, requests * (1 + ROUNDS)
+    begins, ends = requests, requests + max(LEAST, requests * ROUNDS)
     over: asyncio.Future[None] = loop.create_future()
     marks: list[tuple[float, int]] = []
     count = 0
@@ -74,9 +76,10 @@ async def _drill(scenario: Scenario, max_concurrent: int) -> tuple[float, float]
     return (after - before) / (now - began), running
 
 
-def _train(scenario: Scenario) -> float:
-    """Seconds for each token that was drawn, of a large batch."""
-    lengths = [min(scenario.longest, scenario.answers.at((i + 0.5) / 1000)) for i in range(1000)]
+def _train(scenario: Scenario, batch_size: int) -> float:
+    """Seconds for each token that was drawn, of a batch with every length in its share."""
+    places = ((i + 0.5) / batch_size for i in range(batch_size))
+    lengths = [min(scenario.longest, scenario.answers.at(place)) for place in places]
     prompt = scenario.prompts.at(0.5)
     seconds = scenario.trainer_costs().train(round(length + prompt) for length in lengths)
     return seconds / sum(lengths)

@@ -62,7 +62,7 @@ def shape_of(draft: Draft, named: str | None = None) -> Shape:
 
     """
     if named is not None:
-        return _known(named, draft.spec.model.options)
+        return _known(named)
     size = model_size(draft)
     path = str(draft.spec.model.options.get("path", ""))
     found = _by_name(path, draft.spec.model.name)
@@ -83,7 +83,7 @@ def _measured(size: Size) -> Shape:
     return Shape(float(size.parameters), shape.layers, shape.hidden, shape.kv_width)
 
 
-def _known(named: str, _options: Mapping[str, object]) -> Shape:
+def _known(named: str) -> Shape:
     found = _by_name(named)
     if found is None:
         raise InputError("--model", f"no sizes are shipped for {named!r}", f"one of {', '.join(KNOWN)}")

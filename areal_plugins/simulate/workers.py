@@ -100,11 +100,10 @@ class TrainerActor:
         return WeightOffer(version, "mock", "tensors")
 
     async def save_model(self, directory: str) -> None:
-        Path(directory).mkdir(parents=True, exist_ok=True)
-        (Path(directory) / "config.json").write_text('{"model_type": "simulated"}')
+        await asyncio.to_thread(_write, Path(directory) / "config.json", '{"model_type": "simulated"}')
 
     async def save_state(self, directory: str) -> None:
-        Path(directory).mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(_write, Path(directory) / "state.json", "{}")
 
     async def written(self) -> None:
         """All of it is."""
@@ -117,6 +116,11 @@ class TrainerActor:
         figures = {f"lag/{lag}": share for lag, share in _lags(batch).items()}
         figures |= {"simulated/tokens": float(sum(lengths)), "simulated/trajectories": float(len(lengths))}
         return TrainResult(figures, self._costs.train(lengths))
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
 
 
 def _lags(batch: Batch) -> dict[int, float]:

@@ -116,7 +116,7 @@ class Engine(Protocol):
 
     An engine may also have these three, by which its worker makes room before its memory runs out; they are
     called on the loop, and must be quick: `def memory(self) -> float | None`, the share of its device's memory that
-    is in use, caches included (None: the processor's, which the worker knows); `def relieve(self) -> None`, which
+    is in use (None: the processor's, which the worker knows); `def relieve(self) -> None`, which
     empties caches; and `def resize(self, max_concurrent: int) -> None`, how many completions it works on at once
     from now on: those under way beyond it are finished.
     """

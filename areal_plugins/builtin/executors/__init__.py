@@ -14,7 +14,8 @@ class LocalOptions:
     """How processes reach each other, and how patient their executor is."""
 
     link: Literal["auto", "unix", "tcp"] = field(
-        default="auto", metadata={"doc": "Unix sockets in a private folder, or TCP on the loopback device."}
+        default="auto",
+        metadata={"doc": "Unix sockets in a private folder, or TCP on the loopback device; `auto`: Unix if it can be."},
     )
     preload: bool = field(
         default=True,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from areal_core.contexts import ExecutorContext, WorkerSpec
 from areal_core.errors import WorkerLost
@@ -17,6 +17,15 @@ from areal_plugins.builtin.executors.preloaded import Preloader
 from areal_plugins.builtin.executors.process import Child, Log, Process, Spawned
 from areal_plugins.builtin.executors.reception import Reception
 from areal_plugins.builtin.executors.worker import LinkedWorker
+
+if TYPE_CHECKING:
+    from areal_plugins.builtin.ownership import OwnedDirectory
+
+_LONGEST = 104
+"""Bytes of a Unix socket's path, on the system that allows the fewest."""
+
+PREFIX = "areal-sockets-"
+"""How the folders of all controllers are called. The next controller removes those of the killed."""
 
 
 def make(options: LocalOptions, context: ExecutorContext) -> LocalExecutor:
@@ -29,7 +38,7 @@ class LocalExecutor:
 
     def __init__(self, options: LocalOptions, context: ExecutorContext) -> None:
         self._options, self._context = options, context
-        self._folder: Path | None = None
+        self._folder: OwnedDirectory | None = None
         self._reception = Reception(context)
         self._preloader = Preloader(options, context)
         self._launches: set[asyncio.Task[Process]] = set()
@@ -68,14 +77,19 @@ class LocalExecutor:
         await self._preloader.close()
         await self._reception.close()
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
 
     def _door(self) -> str:
-        if self._options.link == "tcp" or not HAS_UNIX:
+        root = Path(tempfile.gettempdir())
+        fits = len(os.fsencode(root / f"{PREFIX}12345678" / "controller.sock")) < _LONGEST
+        if self._options.link == "tcp" or not HAS_UNIX or (self._options.link == "auto" and not fits):
             return "tcp:127.0.0.1:0"
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="areal-"))
-        return f"unix:{self._folder / 'controller.sock'}"
+            from areal_plugins.builtin.ownership import OwnedDirectory, sweep  # needs a Unix
+
+            sweep(root, PREFIX)
+            self._folder = OwnedDirectory(root, PREFIX)
+        return f"unix:{self._folder.path / 'controller.sock'}"
 
     async def _launch(self, spec: WorkerSpec) -> Process:
         """A process; where whoever waits for it here is cancelled it is killed as soon as it is there."""

@@ -48,6 +48,10 @@ class Preloader:
         wants = AVAILABLE and self._options.preload and bool(self._context.modules)
         if not wants or own or spec.python is not None or spec.place.devices:
             return False
+        if self.nursery is not None and self.nursery.gone:
+            logger.warning("the process that workers are forked from is gone; another one takes its place")
+            self.nursery.close()
+            self.nursery = self._preparing = None
         if self._preparing is None:
             self._preparing = asyncio.create_task(self._prepare())
         await asyncio.shield(self._preparing)
@@ -56,7 +60,7 @@ class Preloader:
     async def fork(
         self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Log
     ) -> Forked | None:
-        """A worker; None where none comes, the next one is then forked from another process."""
+        """A worker; None where none comes."""
         nursery = self.nursery
         if nursery is None:
             return None
@@ -65,10 +69,8 @@ class Preloader:
             return await asyncio.to_thread(nursery.fork, order, log)
         except Unready as error:
             logger.warning("%s is started afresh: %s", name, error)
-        if self.nursery is nursery:
-            nursery.close()
-            self.nursery = self._preparing = None
-        return None
+            nursery.end()
+            return None
 
     async def close(self) -> None:
         """End it."""
@@ -142,8 +144,17 @@ class Preloaded:
         finally:
             os.close(reading)
 
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
+    def end(self) -> None:
+        """Kill it; its forks go on."""
+        self._process.kill()
+
     def close(self) -> None:
-        """End it; its forks go on."""
+        """Leave nothing of it."""
         self._process.kill()
         self._process.wait()
         self._control.close()

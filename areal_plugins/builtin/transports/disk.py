@@ -16,9 +16,9 @@ from safetensors import SafetensorError, safe_open
 from areal_core.contexts import TransportContext
 from areal_core.data import WeightOffer, WeightVersion
 from areal_plugins import TransportError
+from areal_plugins.builtin.ownership import run_key
 from areal_plugins.builtin.transports import DiskOptions
 from areal_plugins.builtin.transports.manifest import problems, read_manifest, write_manifest
-from areal_plugins.builtin.transports.ownership import run_key
 from areal_plugins.builtin.transports.shards import write_shards
 from areal_plugins.builtin.transports.source import Source, expect
 from areal_plugins.builtin.transports.tensor import drain

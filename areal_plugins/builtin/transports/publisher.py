@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -15,9 +16,12 @@ import torch
 from areal_core.contexts import TransportContext
 from areal_core.data import TensorInfo, WeightVersion
 from areal_plugins import TransportError
-from areal_plugins.builtin.transports.ownership import OwnedDirectory, sweep
+from areal_plugins.builtin.ownership import OwnedDirectory, run_key, sweep
 from areal_plugins.builtin.transports.segment import Segment
 from areal_plugins.builtin.transports.tensor import describe
+
+PREFIX = "areal-weights-"
+"""How the directories of all trainers on this host are called; then come the run, the process, and chance."""
 
 
 class Publisher:
@@ -27,8 +31,8 @@ class Publisher:
     """
 
     def __init__(self, root: Path, context: TransportContext) -> None:
-        sweep(root)
-        self._directory = OwnedDirectory(root, context.work)
+        sweep(root, PREFIX)
+        self._directory = OwnedDirectory(root, f"{PREFIX}{run_key(context.work)}-{os.getpid()}-")
         self._context = context
         self._free: list[Segment] = []
         self._held: dict[WeightVersion, Segment] = {}

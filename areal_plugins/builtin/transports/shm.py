@@ -16,9 +16,9 @@ import torch
 from areal_core.contexts import TransportContext
 from areal_core.data import WeightOffer, WeightVersion
 from areal_plugins import InputError, TransportError
+from areal_plugins.builtin.ownership import sweep
 from areal_plugins.builtin.transports import ShmOptions
-from areal_plugins.builtin.transports.ownership import sweep
-from areal_plugins.builtin.transports.publisher import Publisher
+from areal_plugins.builtin.transports.publisher import PREFIX, Publisher
 from areal_plugins.builtin.transports.segment import Attachment
 from areal_plugins.builtin.transports.source import Source, expect
 from areal_plugins.builtin.transports.tensor import drain
@@ -78,7 +78,7 @@ class ShmTransport:
         if self._publisher is not None:
             self._publisher.close()
         else:
-            sweep(self._root)
+            sweep(self._root, PREFIX)
 
     def _attach(self, offer: WeightOffer) -> Attachment:
         path, size = Path(offer.payload["segment"]), offer.payload["size"]

@@ -213,6 +213,33 @@ class TrainerConformance(Conformance):
         differ = differing(weights_of(whole), weights_of(resumed))
         assert not differ, f"a resumed trainer's weights are others: {', '.join(differ)}"
 
+    def test_making_room_changes_nothing(self, stand: Stand) -> None:
+        """`memory` is from 0 to 1, or None; a step after `relieve` is the step without it."""
+        trainer: Any = stand.begin()
+        if not hasattr(trainer, "memory") or not hasattr(trainer, "relieve"):
+            pytest.skip("the trainer has no memory and relieve")
+        plain: Any = stand.begin()
+        for each in (trainer, plain):
+            each.train(BATCHES[0])
+        trainer.relieve()
+        share = trainer.memory()
+        assert share is None or 0 <= share <= 1, f"memory is {share}, which is no share"
+        assert trainer.train(BATCHES[1]) == plain.train(BATCHES[1]), "a step after relieve has other figures"
+
+    def test_a_trainer_goes_back_to_a_state_of_its_own(self, stand: Stand, tmp_path: Path) -> None:
+        """`begin_stage` and `load_state` in a trainer that went on meanwhile give the same steps, to the bit."""
+        plan = stage(optimizer=momentum, rate=1e-2, schedule="cosine", warmup_steps=3)
+        trainer = stand.begin(plan)
+        _train(trainer, BATCHES[:2])
+        (tmp_path / "state").mkdir()
+        trainer.save_state(tmp_path / "state")
+        expected, reached = _train(trainer, BATCHES[2:]), weights_of(trainer)
+        trainer.begin_stage(plan)
+        trainer.load_state(tmp_path / "state")
+        assert _train(trainer, BATCHES[2:]) == expected, "the figures of the same steps are others after going back"
+        differ = differing(reached, weights_of(trainer))
+        assert not differ, f"the weights after the same steps are others after going back: {', '.join(differ)}"
+
     def test_what_is_written_late_is_of_the_moment_it_was_saved(
         self, stand: Stand, model: Reference, tmp_path: Path
     ) -> None:
@@ -233,20 +260,6 @@ class TrainerConformance(Conformance):
         resumed = stand.begin(plan)
         resumed.load_state(tmp_path / "state")
         assert _train(resumed, BATCHES[2:]) == expected, "the state that was written is a later one"
-
-    def test_a_trainer_goes_back_to_a_state_of_its_own(self, stand: Stand, tmp_path: Path) -> None:
-        """`begin_stage` and `load_state` in a trainer that went on meanwhile give the same steps, to the bit."""
-        plan = stage(optimizer=momentum, rate=1e-2, schedule="cosine", warmup_steps=3)
-        trainer = stand.begin(plan)
-        _train(trainer, BATCHES[:2])
-        (tmp_path / "state").mkdir()
-        save(trainer.save_state, tmp_path / "state")
-        expected, reached = _train(trainer, BATCHES[2:]), weights_of(trainer)
-        trainer.begin_stage(plan)
-        trainer.load_state(tmp_path / "state")
-        assert _train(trainer, BATCHES[2:]) == expected, "the figures of the same steps are others after going back"
-        differ = differing(reached, weights_of(trainer))
-        assert not differ, f"the weights after the same steps are others after going back: {', '.join(differ)}"
 
     # --- what it declares --------------------------------------------------------------------------
 

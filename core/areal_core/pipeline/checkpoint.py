@@ -43,7 +43,7 @@ class PipelineState:
     anew, by sequence. `scores` are the evaluations so far, as (step, figures). `model` is the directory
     that the run began with, where that was not the spec's model. `filtered` groups in a row were not worth
     training on; `recent` says of the last groups which failed; `alarms` are the alarms' running means, and
-    which of them are raised, by figure. `norms` are the recent gradients'.
+    which of them are raised, by figure; `norms` are the recent gradients'.
     """
 
     step: int = 0
@@ -56,10 +56,10 @@ class PipelineState:
     scores: tuple[tuple[int, Mapping[str, float]], ...] = ()
     elapsed: float = 0.0
     model: str = ""
+    norms: tuple[float, ...] = ()
     filtered: int = 0
     recent: tuple[bool, ...] = ()
     alarms: Mapping[str, Watch] = field(factory=dict)
-    norms: tuple[float, ...] = ()
 
 
 def begin(folder: Path, step: int) -> Path:
@@ -245,10 +245,10 @@ def _encode(state: PipelineState, buffered: list[dict[str, Any]]) -> dict[str, A
         "scores": [[step, dict(figures)] for step, figures in state.scores],
         "elapsed": state.elapsed,
         "model": state.model,
+        "norms": state.norms,
         "filtered": state.filtered,
         "recent": state.recent,
         "alarms": {figure: asdict(watch) for figure, watch in state.alarms.items()},
-        "norms": state.norms,
         "buffered": buffered,
     }
 
@@ -265,8 +265,8 @@ def _decode(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Pipeli
         scores=tuple((step, figures) for step, figures in data["scores"]),
         elapsed=data["elapsed"],
         model=data["model"],
+        norms=tuple(data["norms"]),
         filtered=data["filtered"],
         recent=tuple(data["recent"]),
         alarms={figure: Watch(**watch) for figure, watch in data["alarms"].items()},
-        norms=tuple(data["norms"]),
     )

@@ -37,6 +37,9 @@ from areal_core.pipeline.weights import Weights
 OBSERVERS_GRACE = 30.0
 """Seconds that observers and trackers get to finish once the run has ended."""
 
+AT_ONCE = 1.0
+"""Seconds that workers get to remove what is theirs when the run is to end without delay."""
+
 
 class Controller:
     """One run. Make it on the loop that runs it.
@@ -126,7 +129,8 @@ class Controller:
             await self._saver.settled()
             return self._conclude()
         except asyncio.CancelledError:
-            self._crew.kill()
+            await self._run.background.cancel()  # nobody is to be replaced
+            await self._crew.end(AT_ONCE)
             raise
         finally:
             await self._close()
@@ -195,18 +199,20 @@ class Controller:
         """End all that belongs to the training that ended. Engines and rollout workers live on."""
         if stage is not None:
             await stage.close(cause)
+        await self._saver.settled()  # what is being written may be the checkpoint to go back to
         await self._run.background.cancel()
         self._evaluation = None
 
     async def _last_good(self) -> tuple[Path | None, PipelineState]:
         """The newest checkpoint of this run that is whole, and what it holds; else how the run began."""
-        await self._saver.settled()
         if self._saver.saved is None:
             return self._first
         found, damaged = await asyncio.to_thread(checkpoint.newest, self._composition.folder)
         self._tell(damaged)
-        if found is None:
+        if found is None and damaged:
             raise damaged[0]
+        if found is None:
+            return self._first
         self._saver.saved = found
         return found, await asyncio.to_thread(checkpoint.read, found, self._composition.identity())
 

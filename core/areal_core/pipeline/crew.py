@@ -103,11 +103,11 @@ class Crew:
             for name, weight in self._program.weights.items()
         ]
 
-    def kill(self) -> None:
-        """End everyone now."""
-        for worker in (self.trainer, *(seat.held for seat in self._others)):
-            if worker is not None:
-                worker.kill()
+    async def end(self, grace: float) -> None:
+        """End everyone, the sooner the better; who cleans up gets `grace` seconds for it."""
+        held = (seat.held for seat in self._others)
+        workers = [*self.trainer.ranks, *(worker for worker in held if worker is not None)]
+        await asyncio.gather(*(worker.stop(grace) for worker in workers), return_exceptions=True)
 
     @property
     def _others(self) -> list[Seat]:

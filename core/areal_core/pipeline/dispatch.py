@@ -94,6 +94,13 @@ class _Toll:
         self.hangs += isinstance(error, RolloutHung)
         return lost
 
+    def charge(self, error: RemoteError | WorkerLost) -> RemoteError | WorkerLost:
+        """The error that the group fails with."""
+        if not isinstance(error, RolloutHung):
+            return error
+        suspicion = f"{self.hangs} workers hung with this group: its environment or its reward may block"
+        return RolloutHung(error.worker, f"{error.reason}; {suspicion}")
+
     def exceeds(self, patience: Patience) -> bool:
         """Whether that is enough."""
         return max(self.failures, self.hangs) > patience.retries or self.losses > patience.losses
@@ -162,7 +169,7 @@ class Dispatcher:
                     _heed_cancellation()
                     lost = toll.add(error)
                     if toll.exceeds(self._patience) or _is_input(error):
-                        raise self._failed(order, error) from error
+                        raise self._failed(order, toll.charge(error)) from error
                     self._report("group-retried", order, error, "info" if lost else "warning")
                 else:
                     self._recent.append(False)
@@ -177,29 +184,27 @@ class Dispatcher:
         seat = desk.engine
         if seat is None:
             return await self._roll_out(order, desk.host)
-        with seat.carrying(len(order.members)) as engine:
-            try:
-                return await self._roll_out(evolve(order, engine=engine.address), desk.host)
-            except RemoteError as error:
-                if _is_input(error) or await _serves(seat, engine) or _is_loss(error):
-                    raise
-                raise WorkerLost(seat.name, error.error.text) from error
+        engine = seat.worker
+        try:
+            return await self._roll_out(evolve(order, engine=engine.address), desk.host)
+        except RemoteError as error:
+            if _is_input(error) or await _serves(seat, engine) or _is_loss(error):
+                raise
+            raise WorkerLost(seat.name, error.error.text) from error
 
     async def _roll_out(self, order: GroupOrder, host: Seat) -> GroupResult:
         limit = None if order.timeout is None else order.timeout + self._patience.grace
-        with host.carrying(len(order.members)) as worker:
-            try:
-                return cast(GroupResult, await worker.call("run_group", order, timeout=limit))
-            except WorkerLost as error:
-                reason = host.fault if host.held is worker and host.fault else error.reason
-                host.lose(worker)
-                raise (RolloutHung if manner(reason) == "hung" else WorkerLost)(host.name, reason) from error
-            except TimeoutError:
-                cause = (
-                    f"{order.task} was not back {self._patience.grace:g} s after its time-out of {order.timeout:g} s"
-                )
-                host.end(worker, f"{HUNG} {cause}")
-                raise RolloutHung(host.name, f"{HUNG} {cause}") from None
+        worker = host.worker
+        try:
+            return cast(GroupResult, await worker.call("run_group", order, timeout=limit))
+        except WorkerLost as error:
+            reason = host.fault if host.held is worker and host.fault else error.reason
+            host.lose(worker)
+            raise (RolloutHung if manner(reason) == "hung" else WorkerLost)(host.name, reason) from error
+        except TimeoutError:
+            cause = f"{order.task} was not back {self._patience.grace:g} s after its time-out of {order.timeout:g} s"
+            host.end(worker, f"{HUNG} {cause}")
+            raise RolloutHung(host.name, f"{HUNG} {cause}") from None
 
     def _failed(self, order: GroupOrder, error: RemoteError | WorkerLost) -> GroupFailed:
         self._recent.append(True)

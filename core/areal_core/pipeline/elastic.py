@@ -55,7 +55,7 @@ class Elastic:
             left = await together([self._leave(seat) for seat in self._least(before - engines)])
         except ArealError as error:
             return error
-        return Change(before, tuple(joined), tuple(left))
+        return Change(before, tuple(sorted(joined)), tuple(sorted(left)))
 
     def _free(self, wanted: int) -> list[int]:
         """The first places that nobody has."""

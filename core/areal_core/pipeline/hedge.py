@@ -29,6 +29,16 @@ class Desk:
     def seats(self) -> tuple[Seat, ...]:
         return (self.host,) if self.engine is None else (self.engine, self.host)
 
+    def take(self, load: int) -> None:
+        """Count `load` trajectories at every seat, from the moment it is chosen: many choose before any has begun."""
+        for seat in self.seats:
+            seat.take(load)
+
+    def free(self, load: int) -> None:
+        """Count them no more."""
+        for seat in self.seats:
+            seat.free(load)
+
 
 Send = Callable[[GroupOrder, Desk], Coroutine[Any, Any, GroupResult]]
 """Has an order carried out at a desk."""
@@ -74,7 +84,11 @@ class Hedges:
         self._under_way += 1
         try:
             if due is None:
-                return await self._timed(order, desk)
+                desk.take(len(order.members))
+                try:
+                    return await self._timed(order, desk)
+                finally:
+                    desk.free(len(order.members))
             return await self._watched(order, desk, awaited, due)
         finally:
             self._under_way -= 1
@@ -104,7 +118,11 @@ class Hedges:
                 self._end(order, attempt, hedged)
 
     def _begin(self, order: GroupOrder, desk: Desk) -> _Try:
-        return _Try(desk, asyncio.get_running_loop().time(), asyncio.ensure_future(self._timed(order, desk)))
+        load = len(order.members)
+        desk.take(load)
+        task = asyncio.ensure_future(self._timed(order, desk))
+        task.add_done_callback(lambda _: desk.free(load))
+        return _Try(desk, asyncio.get_running_loop().time(), task)
 
     def _hedge(self, order: GroupOrder, desk: Desk, due: float) -> _Try:
         other = Desk(choose(self._rollouts, desk.host), choose(self._engines, desk.engine))
@@ -116,13 +134,17 @@ class Hedges:
         return self._begin(order, other)
 
     def _worth(self, desk: Desk, awaited: Callable[[], bool]) -> bool:
-        if self._hedged >= max(1, self._under_way // SHARE) or not self._can() or not self._elsewhere(desk):
+        if self._hedged >= max(1, self._under_way // SHARE) or not self._can():
             return False
-        return awaited() or any(map(self._pace.slow, desk.seats))
+        return (awaited() or any(map(self._pace.slow, desk.seats))) and self._elsewhere(desk)
 
     def _elsewhere(self, desk: Desk) -> bool:
         """Whether anybody else could do it."""
-        return self._engines.ready != [desk.engine] or self._rollouts.ready != [desk.host]
+        others = ((seat, mine) for pool, mine in self._pools(desk) for seat in pool.seats)
+        return any(seat.ready and seat is not mine for seat, mine in others)
+
+    def _pools(self, desk: Desk) -> tuple[tuple[Pool, Seat | None], ...]:
+        return (self._engines, desk.engine), (self._rollouts, desk.host)
 
     def _judge(self, order: GroupOrder, desk: Desk, began: float) -> None:
         seconds = asyncio.get_running_loop().time() - began

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -50,15 +49,14 @@ class Seat:
             self.ready, self.fault = False, fault
         worker.kill()
 
-    @contextmanager
-    def carrying(self, load: int) -> Iterator[Worker]:
-        """Count `load` trajectories while the block runs."""
+    def take(self, load: int) -> None:
+        """Count `load` trajectories more."""
         self.load += load
-        try:
-            yield self.worker
-        finally:
-            self.load -= load
-            self.lighter(self)
+
+    def free(self, load: int) -> None:
+        """Count them no more."""
+        self.load -= load
+        self.lighter(self)
 
 
 class Pool:

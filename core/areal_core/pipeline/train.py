@@ -138,10 +138,10 @@ class StageRun:
             tally=self._run.tally.copy(),
             elapsed=self._run.trace.elapsed,
             model=self._state.model,
+            norms=self._guard.norms,
             filtered=self._rollouts.filtered,
             recent=self._dispatcher.recent,
             alarms={alarm.name: alarm.state for alarm in self._alarms},
-            norms=self._guard.norms,
         )
 
     @property

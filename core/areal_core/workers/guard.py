@@ -14,7 +14,7 @@ MARGIN = 0.1
 """So far below the limit memory must be before a worker does more at once again."""
 
 CALM = 6
-"""Looks in a row that must find it so."""
+"""Looks in a row that must find it so; and so many a worker that can do no more is left alone between two attempts."""
 
 STEPS = 8
 """In so many steps it returns to what it could do at first."""
@@ -40,11 +40,13 @@ class Guard:
     def __init__(
         self, component: object, limit: float | None, host: bool, width: int | None = None, run: Run = here
     ) -> None:
-        self._component, self._limit, self._host, self._run = component, limit, host, run
+        blind = not host and not hasattr(component, "memory")
+        self._component, self._limit = component, None if blind else limit
+        self._host, self._run = host, run
         self._full = self._width = width if hasattr(component, "resize") else None
         self._share: float | None = None
         self._pressed = False
-        self._calm = 0
+        self._calm = self._rest = 0
         self._notes: list[Note] = []
         self._looking: asyncio.Task[None] | None = None
 
@@ -68,6 +70,9 @@ class Guard:
             await self._widen(before < limit - MARGIN)
             return
         self._calm = 0
+        if self._rest:
+            self._rest -= 1
+            return
         gc.collect()
         await self._call("relieve")
         after = self._share = self._measure() or 0.0
@@ -75,6 +80,8 @@ class Guard:
         if shrunk or not self._pressed:
             self._note(before, after, shrunk)
         self._pressed = True
+        if self._width in (None, 1) and not shrunk:
+            self._rest = CALM  # emptying caches costs time whenever they fill again
 
     def close(self) -> None:
         """Look no more."""

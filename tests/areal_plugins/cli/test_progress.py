@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 
 import pytest
 from rich.console import Console
@@ -105,7 +106,7 @@ def test_output_that_is_no_terminal_gets_plain_lines():
 
 def test_a_terminal_sees_the_bar_the_figures_and_what_happened():
     stream = io.StringIO()
-    display = LiveDisplay(Console(file=stream, force_terminal=True, width=160))
+    display = LiveDisplay(stream, Console(file=stream, force_terminal=True, width=160))
     display.phase("starting workers")
     display.stepped(report())
     display.evaluated(EvaluationReport(20, SCORES, ("0.18", "0.20")))
@@ -114,3 +115,14 @@ def test_a_terminal_sees_the_bar_the_figures_and_what_happened():
     text = stream.getvalue()
     parts = ("3/10", "reward 0.500", "left 14s", "math 0.500", "engine-0: [killed]")
     assert [part for part in parts if part not in text] == []
+
+
+def test_lines_that_nobody_reads_any_more_are_lost_and_harm_nothing():
+    reading, writing = os.pipe()
+    stream = os.fdopen(writing, "w")
+    display = PlainDisplay(stream)
+    os.close(reading)
+    display.phase("starting workers")
+    display.phase("stage rl")
+    display.close()
+    stream.close()

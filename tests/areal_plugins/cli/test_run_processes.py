@@ -7,9 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import psutil
 import pytest
+
+from areal_plugins.builtin.transports.ownership import run_key
 
 pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -63,3 +67,29 @@ def test_ctrl_c_leaves_a_checkpoint_and_no_process_and_a_resume_finishes_the_run
     assert steps == list(range(1, done + 3))
     model = transformers.AutoModelForCausalLM.from_pretrained(here / "r" / "checkpoints" / f"step-{done + 2}")
     assert model.config.hidden_size == 16
+
+
+def test_a_trainer_that_is_killed_comes_back_and_the_run_ends_with_the_steps_asked_for(here):
+    options = ("training.max_steps=40", "checkpoint.every=4", "evaluation={before: false, after: false}")
+    with start("--run-dir", "r", *(word for option in options for word in ("--set", option))) as process:
+        while process.poll() is None and len(lines(here / "r" / "metrics.jsonl")) < 5:
+            time.sleep(0.05)
+        workers = psutil.Process(process.pid).children(recursive=True)
+        trainer = [p for p in workers if str(here / "r" / "logs" / "trainer.log") in (f.path for f in p.open_files())]
+        for worker in trainer:
+            worker.kill()
+        shown = process.stdout.read()
+    assert trainer, shown
+    assert process.returncode == 0, shown
+    assert [line["step"] for line in lines(here / "r" / "metrics.jsonl")] == list(range(1, 41))
+    events = {event["kind"]: event["data"] for event in lines(here / "r" / "events.jsonl")}
+    assert events["worker-lost"]["reason"] == "trainer: killed by SIGKILL"
+    assert events["trainer-restarted"]["step"] >= 4
+    trained = [group["sequence"] for path in (here / "r" / "trajectories").glob("steps-*") for group in lines(path)]
+    assert sorted(trained) == list(range(160))
+    assert not psutil.wait_procs(workers, timeout=30)[1]
+    assert not list(Path("/dev/shm").glob(f"areal-weights-{run_key(here / 'r' / 'work' / 'weights')}-*"))
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -9,9 +9,10 @@ from areal_core.pipeline.condition import Condition
 
 def test_what_many_wait_for_is_looked_at_once_however_often_something_changes():
     async def main():
-        condition, looks, waiters = Condition(), [], []
-        for index in range(5):
-            waiters.append(asyncio.create_task(condition.until(lambda index=index: bool(looks.append(index)))))
+        condition, looks = Condition(), []
+        waiters = [
+            asyncio.create_task(condition.until(lambda index=index: bool(looks.append(index)))) for index in range(5)
+        ]
         await asyncio.sleep(0)
         looks.clear()
         for _ in range(10):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from attrs import evolve
 
 from areal_core.contexts import Place, WorkerSpec
 from areal_core.data import Sampling, TaskRef
@@ -33,7 +34,8 @@ class Worker:
             answer = self.script.pop(0)
             if isinstance(answer, Exception):
                 raise answer
-            await answer
+            async with asyncio.timeout(timeout):
+                await answer
         return args[0].engine if method == "run_group" else None
 
     def kill(self):
@@ -225,3 +227,82 @@ def test_a_cancelled_group_is_not_sent_again_when_its_worker_dies_at_that_moment
         return running.cancelled()
 
     assert virtually(main())
+
+
+def test_a_failed_group_is_tried_by_others(virtually):
+    async def main():
+        rollouts, engines = [Worker("r0", [remote()]), Worker("r1")], [Worker("e0"), Worker("e1")]
+        dispatcher, *_ = make(rollouts, engines)
+        answer = await dispatcher.run(ORDER)
+        return answer, [call[0] for call in rollouts[1].calls]
+
+    assert virtually(main()) == ("at e1", ["run_group"])
+
+
+def test_a_group_that_is_away_too_long_ends_its_worker(virtually):
+    async def main():
+        stuck = Worker("r0", [asyncio.sleep(1e6)])
+        dispatcher, (_, rollouts), _, events = make([stuck, Worker("r1")], [Worker("e0")])
+        answer = await dispatcher.run(evolve(ORDER, timeout=30.0))
+        clock = asyncio.get_running_loop().time()
+        return answer, clock, stuck.killed, rollouts.seats[0].fault, [event.kind for event in events]
+
+    answer, clock, killed, fault, kinds = virtually(main())
+    assert (answer, clock, killed, kinds) == ("at e0", 90.0, True, ["group-retried"])
+    assert fault == "hung: e/train/0 was not back 60 s after its time-out of 30 s"
+
+
+def test_groups_of_workers_that_hang_are_tried_alone_from_the_second_time_on(virtually):
+    """The one at fault fails; those that were with it do not."""
+
+    class Host:
+        name = address = "r"
+
+        def __init__(self):
+            self.here, self.gone = set(), asyncio.Event()
+
+        async def call(self, method, order, timeout=None):
+            self.here.add(order.task.index)
+            if 3 in self.here:
+                self.gone.set()
+            gone = asyncio.ensure_future(self.gone.wait())
+            await asyncio.wait({gone}, timeout=5)
+            hung = gone.done()
+            gone.cancel()
+            self.here.discard(order.task.index)
+            if hung:
+                await asyncio.sleep(60)
+                self.gone.clear()
+                raise WorkerLost("r", "hung: no heartbeat for 60 s")
+            return order.task.index
+
+        def kill(self): ...
+
+    async def restart(seat, condition):
+        while True:
+            await asyncio.sleep(1)
+            seat.ready = True
+            condition.changed()
+
+    async def main():
+        dispatcher, (_, rollouts), condition, _ = make([Host()], [Worker("e0")])
+        restarting = asyncio.ensure_future(restart(rollouts.seats[0], condition))
+        orders = [evolve(ORDER, task=TaskRef("e", "train", index)) for index in range(6)]
+        outcomes = await asyncio.gather(*map(dispatcher.run, orders), return_exceptions=True)
+        restarting.cancel()
+        return [type(outcome).__name__ for outcome in outcomes]
+
+    assert virtually(main()) == ["int", "int", "int", "GroupFailed", "int", "int"]
+
+
+def test_groups_that_begin_together_are_spread_even_when_each_is_watched(virtually):
+    """A watched order begins a turn of the loop after its engine was chosen."""
+
+    async def main():
+        rollouts, engines = [Worker("r0")], [Worker(f"e{index}") for index in range(4)]
+        dispatcher, *_ = make(rollouts, engines)
+        dispatcher._hedges._pace.due = lambda size: 60.0
+        results = await asyncio.gather(*(dispatcher.run(ORDER) for _ in range(8)))
+        return sorted(results)
+
+    assert virtually(main()) == sorted(f"at e{index}" for index in range(4) for _ in range(2))

@@ -5,7 +5,7 @@ import pytest
 
 from areal_core.data import NO_VERSION, Batch, TaskRef, Trajectory, TrajectoryGroup, WeightVersion
 from areal_core.pipeline.events import Events
-from areal_core.pipeline.metrics import Alarm, Tally, batch_metrics, note
+from areal_core.pipeline.metrics import Alarm, Tally, Totals, batch_metrics, note
 
 
 def trajectory(versions, reward=0.0, finish="stop", scores=None, incarnation=0):
@@ -85,16 +85,35 @@ def test_a_copy_does_not_change_with_what_it_was_copied_from():
     assert (copy.dropped["stale"].groups, copy.totals.trained) == (1, 0)
 
 
+def test_going_back_counts_what_is_given_up_as_one_cause_and_what_the_checkpoint_had_dropped_as_it_had():
+    before = Tally(Totals(generated=10, trained=4))
+    before.drop("stale", 2)
+    tally = before.copy()
+    tally.totals = Totals(generated=30, trained=20)
+    tally.drop("failed", 3)
+    lost = tally.rewind(before, "trainer-lost", told=False)
+    assert (lost.groups, lost.trajectories) == (1, 3)
+    assert {cause: dropped.trajectories for cause, dropped in tally.dropped.items()} == {"stale": 2, "trainer-lost": 3}
+    assert (tally.totals.generated, tally.totals.trained) == (30, 4)
+
+
+def test_drops_of_a_step_that_is_forgotten_are_told_of_again():
+    before, tally = Tally(), Tally()
+    before.drop("stale", 2)
+    tally.drop("failed", 3)
+    assert tally.rewind(before, "trainer-lost", told=True).trajectories == 3
+    assert {cause: dropped.trajectories for cause, dropped in tally.dropped.items()} == {"stale": 2, "trainer-lost": 3}
+
+
 @pytest.mark.parametrize(
     ("metrics", "kinds"),
     [
         ({"loss": 1.0}, []),
         ({"clipped": 0.0, "skipped": 0.0}, []),
         ({"clipped": 1.0, "grad_norm": 9.0}, ["clipped"]),
-        ({"skipped": 1.0}, ["skipped"]),
     ],
 )
-def test_steps_that_were_clipped_or_changed_nothing_are_noted(metrics, kinds):
+def test_steps_that_were_clipped_are_noted(metrics, kinds):
     told = []
     note(metrics, Events(told.append))
     assert [event.kind for event in told] == kinds

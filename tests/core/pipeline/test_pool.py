@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,11 +35,11 @@ def test_the_lightest_is_the_first_of_those_that_carry_least(count, actions):
     for action, number in actions:
         seat = pool.seats[number % len(pool.seats)] if pool.seats else None
         if action == "take" and (lightest := slowly(pool)):
-            stack = ExitStack()
-            stack.enter_context(lightest.carrying(1 + number % 3))
-            carried.append(stack)
+            lightest.take(1 + number % 3)
+            carried.append((lightest, 1 + number % 3))
         elif action == "give" and carried:
-            carried.pop(number % len(carried)).close()
+            holder, load = carried.pop(number % len(carried))
+            holder.free(load)
         elif action in ("lose", "come") and seat:
             seat.ready = action == "come"
         elif action == "join":
@@ -72,7 +70,6 @@ def test_thousands_of_choices_look_at_few_seats():
     for index in range(1000):
         pool.add(Counted(spec(index), held=object(), ready=True))
     Counted.looks = 0
-    with ExitStack() as stack:
-        for _ in range(1000):
-            stack.enter_context(pool.lightest().carrying(8))
+    for _ in range(1000):
+        pool.lightest().take(8)
     assert Counted.looks < 20_000

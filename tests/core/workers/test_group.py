@@ -138,6 +138,30 @@ def test_a_rank_that_is_lost_in_a_call_takes_the_group_with_it() -> None:
     run(test)
 
 
+def test_a_rank_that_fails_because_its_peer_is_gone_is_not_to_blame() -> None:
+    error = RemoteError("t-0", "train", Remote("RuntimeError", "connection closed by peer"))
+
+    async def test() -> None:
+        trainers = await started(error, ...)
+        call = asyncio.create_task(trainers.call("train"))
+        await asyncio.sleep(0.01)
+        trainers.ranks[1].end("killed by SIGKILL")  # type: ignore[attr-defined]
+        with pytest.raises(WorkerLost, match="worker trainer: t-1: killed by SIGKILL"):
+            await call
+        assert (trainers.broken, trainers.fault) == (True, "t-1: killed by SIGKILL")
+
+    run(test)
+
+
+def test_the_reason_of_a_hung_rank_is_that_of_a_hung_group() -> None:
+    async def test() -> None:
+        trainers = await started("a", "b")
+        trainers.ranks[1].end("hung: no heartbeat for 60 s")  # type: ignore[attr-defined]
+        assert await trainers.lost() == "hung: t-1: no heartbeat for 60 s"
+
+    run(test)
+
+
 def test_a_group_is_lost_with_its_first_rank() -> None:
     async def test() -> None:
         trainers = await started("a", "b")

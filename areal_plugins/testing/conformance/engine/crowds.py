@@ -64,6 +64,41 @@ class Crowds(EngineRules):
         lengths = [len(answer.tokens) for group in answers for answer in group]
         assert lengths == [6] * 16, f"16 completions of 6 tokens have lengths {lengths}"
 
+    def test_fewer_places_are_kept_to(self, bench: Bench) -> None:
+        """After `resize(1)` one completion runs at a time, and every request is served."""
+
+        async def use(engine: Any) -> tuple[int, list[list[Completion]]]:
+            engine.resize(1)
+            serving = asyncio.ensure_future(together(engine, [request([7], name=str(i)) for i in range(3)]))
+            most = 0
+            while not serving.done():
+                most = max(most, engine.stats().running)
+                await asyncio.sleep(0)
+            engine.resize(PLACES)
+            return most, [*await serving, *await together(engine, [request([7], name="last", n=2)])]
+
+        _optional(bench, "resize")
+        most, answers = bench.run(use)
+        assert most <= 1, f"{most} completions ran at once after resize(1)"
+        lengths = [len(answer.tokens) for group in answers for answer in group]
+        assert lengths == [8] * 5, f"5 completions of 8 tokens have lengths {lengths}"
+
+    def test_memory_is_a_share(self, bench: Bench) -> None:
+        """`memory` is from 0 to 1, or None; `relieve` while a request runs changes no answer."""
+
+        async def use(engine: Any) -> tuple[float | None, list[int], list[int]]:
+            plain = await collect(engine, request([7]))
+            serving = asyncio.ensure_future(collect(engine, request([7], name="again")))
+            await asyncio.sleep(0)
+            if hasattr(engine, "relieve"):
+                engine.relieve()
+            return engine.memory(), list(plain[0].tokens), list((await serving)[0].tokens)
+
+        _optional(bench, "memory")
+        share, plain, relieved = bench.run(use)
+        assert share is None or 0 <= share <= 1, f"memory is {share}, which is no share"
+        assert relieved == plain, "an answer is another one when caches were emptied meanwhile"
+
     def test_a_prompt_that_fills_the_model_is_too_long(self, bench: Bench) -> None:
         """A prompt that leaves no room for a token is `PromptTooLong`."""
 
@@ -101,3 +136,8 @@ def _expect(kind: type[InputError], bench: Bench, use: Any, what: str) -> None:
     except Exception as error:
         raise AssertionError(f"{what}: {type(error).__name__} instead of {kind.__name__}: {error}") from error
     raise AssertionError(f"{what}: {len(answers)} completions instead of {kind.__name__}")
+
+
+def _optional(bench: Bench, method: str) -> None:
+    if not hasattr(bench.subject.build(bench.context), method):
+        pytest.skip(f"the engine has no {method}")

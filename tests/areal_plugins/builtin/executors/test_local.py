@@ -310,6 +310,19 @@ def test_loopback_tcp_serves_where_unix_sockets_do_not(tmp_path: Path) -> None:
     running(tmp_path, test, link="tcp")
 
 
+def test_loopback_tcp_serves_where_temporary_files_are_too_deep_for_unix_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("deep" * 25)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+
+    async def test(_executor: LocalExecutor, worker: LinkedWorker) -> None:
+        assert worker.address.startswith("tcp:127.0.0.1:")
+
+    running(tmp_path, test)
+
+
 # --- strangers -------------------------------------------------------------------------------------
 
 
@@ -347,8 +360,9 @@ def test_a_worker_nobody_expects_is_sent_away(office: Office) -> None:
 
 
 def test_the_sockets_are_out_of_other_users_reach(office: Office) -> None:
-    folder = office.executor._folder
-    assert folder is not None
+    owned = office.executor._folder
+    assert owned is not None
+    folder = owned.path
     assert folder.stat().st_mode & 0o777 == 0o700
     assert len(list(folder.iterdir())) == 3
 
@@ -447,7 +461,8 @@ def test_closing_leaves_no_process_and_no_socket(tmp_path: Path) -> None:
     left: list[Any] = []
 
     async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
-        left.extend((executor._folder, worker.pid))
+        assert executor._folder is not None
+        left.extend((executor._folder.path, worker.pid))
 
     running(tmp_path, test)
     folder, pid = left

@@ -191,13 +191,26 @@ def test_workers_outlive_the_process_they_were_forked_from_and_the_next_ones_com
         os.kill(first, signal.SIGKILL)
         assert ended(first)
         await worker.call("about")
-        fresh = await executor.start(spec("x"))
-        assert parent(fresh.pid) == os.getpid()
-        forked = await executor.start(spec("y"))
-        assert parent(forked.pid) == nursery(executor) != first
+        again = await executor.start(spec("x"))
+        assert parent(again.pid) == nursery(executor) != first
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGKILL)
         assert "only the process that it was forked from would know" in await worker.lost()
+
+    running(tmp_path, test)
+
+
+def test_where_no_fork_comes_a_worker_is_started_afresh_and_the_next_is_forked_from_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("areal_plugins.builtin.executors.preloaded.FORK_SECONDS", 0.5)
+
+    async def test(executor: LocalExecutor, _: LinkedWorker) -> None:
+        os.kill(nursery(executor), signal.SIGSTOP)
+        fresh = await executor.start(spec("x"))
+        assert parent(fresh.pid) == os.getpid()
+        forked = await executor.start(spec("y"))
+        assert parent(forked.pid) == nursery(executor)
 
     running(tmp_path, test)
 
@@ -249,7 +262,7 @@ async def main(errands, logs, modules):
     await asyncio.sleep(0)
     os.kill(workers[2].pid, signal.SIGSTOP)
     nursery = [executor._preloader.nursery._process.pid] if modules else []
-    print(executor._folder, child, *nursery, *(worker.pid for worker in workers), flush=True)
+    print(executor._folder.path, child, *nursery, *(worker.pid for worker in workers), flush=True)
     await hang
 
 asyncio.run(main(*sys.argv[1:]))
@@ -267,3 +280,28 @@ def test_when_the_controller_is_killed_all_of_it_ends_even_what_is_stopped(tmp_p
     assert all(ended(int(process)) for process in processes)
     assert (tmp_path / "closed").exists()
     assert not Path(folder).exists()
+
+
+def test_sockets_of_a_run_that_was_killed_all_at_once_go_when_the_next_one_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    command = [sys.executable, "-c", CONTROLLER, str(ERRANDS), str(tmp_path), HEAVY]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    controller = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert controller.stdout is not None
+    with controller:
+        folder, *processes = controller.stdout.readline().split()
+        for process in (*map(int, processes), controller.pid):
+            os.kill(process, signal.SIGKILL)
+    assert Path(folder).parent == tmp_path
+    assert Path(folder).exists()
+
+    async def test(executor: LocalExecutor, _: LinkedWorker) -> None:
+        assert not left_over(folder)
+
+    running(tmp_path, test)
+
+
+def left_over(folder: str) -> bool:
+    return Path(folder).exists()

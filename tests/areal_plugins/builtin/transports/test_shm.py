@@ -261,7 +261,7 @@ def test_an_engine_that_ends_removes_what_a_killed_trainer_left(
 
 
 def test_names_carry_the_run_and_the_process(trainer: ShmTransport, tmp_path: Path) -> None:
-    from areal_plugins.builtin.transports.ownership import run_key
+    from areal_plugins.builtin.ownership import run_key
 
     directory = segment(publish(trainer, V1, weight=torch.ones(5))).parent
     assert directory.name.startswith(f"areal-weights-{run_key(tmp_path / 'weights')}-{os.getpid()}-")

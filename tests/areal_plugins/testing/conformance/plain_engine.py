@@ -126,6 +126,16 @@ class PlainEngine:
         self.loop.cancel()
         await self.abort(None)
 
+    def memory(self) -> float | None:
+        return 0.5
+
+    def relieve(self) -> None:
+        """There is nothing to give back."""
+
+    def resize(self, max_concurrent: int) -> None:
+        self.context = evolve(self.context, max_concurrent=max_concurrent)
+        self.wake.set()
+
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Completion]:
         self.check(request)
         out: asyncio.Queue[Completion] = asyncio.Queue()
@@ -496,6 +506,16 @@ class Crowded(PlainEngine):
 
     def __init__(self, options, context):
         super().__init__(options, evolve(context, max_concurrent=64))
+
+
+class Unshrinkable(PlainEngine):
+    def resize(self, max_concurrent: int) -> None:
+        """As if nobody had asked."""
+
+
+class Bursting(PlainEngine):
+    def memory(self) -> float | None:
+        return 1.5
 
 
 class ShortensPrompts(PlainEngine):

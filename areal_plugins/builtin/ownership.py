@@ -1,4 +1,4 @@
-"""Directories in shared memory that do not outlive their process.
+"""Directories in shared memory or among temporary files that do not outlive their process for long.
 
 The owner holds a lock on its directory as long as it lives, however it ends. Whoever comes next
 removes directories that nobody holds. A directory is locked before it gets the name that others look
@@ -12,17 +12,20 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-_PREFIX = "areal-weights-"
+_MOMENT = 60.0
+"""Seconds that a directory may be without a lock at first; it takes a thousandth of one."""
 
 
 class OwnedDirectory:
-    """A new directory in `root`, `areal-weights-<run>-<process>-<random>`, that this process owns."""
+    """A new directory in `root`, `<prefix><random>`, that this process owns; nobody else may look into it."""
 
-    def __init__(self, root: Path, work: Path) -> None:
-        hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}{run_key(work)}-{os.getpid()}-", dir=root))
+    def __init__(self, root: Path, prefix: str) -> None:
+        hidden = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=root))
         lock = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(lock, fcntl.LOCK_EX)
         self.path = hidden.rename(root / hidden.name.removeprefix("."))
@@ -40,9 +43,20 @@ def run_key(work: Path) -> str:
     return hashlib.sha256(str(work.absolute()).encode()).hexdigest()[:12]
 
 
-def sweep(root: Path) -> list[Path]:
-    """Remove the directories in `root` whose owners have ended; those removed."""
-    return [path for path in sorted(root.glob(f"{_PREFIX}*")) if path.is_dir() and _remove_if_abandoned(path)]
+def sweep(root: Path, prefix: str) -> list[Path]:
+    """Remove the directories `<prefix>...` in `root` whose owners have ended; those removed."""
+    found = [*root.glob(f"{prefix}*"), *_unnamed(root, prefix)]
+    return [path for path in sorted(found) if path.is_dir() and _remove_if_abandoned(path)]
+
+
+def _unnamed(root: Path, prefix: str) -> Iterator[Path]:
+    """Those whose owner was killed before it gave them their name."""
+    for path in root.glob(f".{prefix}*"):
+        try:
+            if time.time() - path.stat().st_mtime > _MOMENT:
+                yield path
+        except FileNotFoundError:  # it has its name by now
+            continue
 
 
 def _remove_if_abandoned(path: Path) -> bool:

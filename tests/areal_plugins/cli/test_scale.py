@@ -1,0 +1,121 @@
+"""`areal-plugins scale`, from outside of a run in processes of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from areal_core.errors import InputError
+from areal_core.pipeline.control import FILE, Change, Control, opened, reached
+from areal_plugins.cli import main
+
+SPEC = """
+name: small
+model: {type: tiny, hidden_size: 16, layers: 1, heads: 2, kv_heads: 1, alphabet: "0123456789+="}
+platform: cpu
+inference: {type: torch, max_concurrent: 16, sampling: {max_new_tokens: 3}}
+training: {backend: torch, batch_size: 16, max_steps: 100000, learning_rate: 1.0e-3}
+objective: {type: grpo, group_size: 4}
+environments: [{name: sums, type: jsonl, path: sums.jsonl, test_fraction: 0.2, reward: exact}]
+evaluation: {before: false, after: false}
+"""
+
+
+async def no_change(engines):
+    raise InputError("engine-1", "needs the cuda devices 8, and there are 8", "ask for fewer engines")
+
+
+def ask(folder, answer, work):
+    """What `work` gets of a link to a run that answers with `answer`."""
+
+    async def run():
+        async with opened(Control(answer), folder), reached(folder) as link:
+            return await work(link)
+
+    return asyncio.run(run())
+
+
+def test_a_run_can_be_asked_by_whoever_can_read_its_directory(tmp_path):
+    async def grow(engines):
+        return Change(1, tuple(f"engine-{index}" for index in range(1, engines)))
+
+    assert ask(tmp_path, grow, lambda link: link.call("scale", 3)) == Change(1, ("engine-1", "engine-2"))
+    assert not (tmp_path / FILE).exists()
+
+
+def test_only_the_owner_may_read_the_key(tmp_path):
+    async def mode():
+        async with opened(Control(no_change), tmp_path):
+            return stat.S_IMODE((tmp_path / FILE).stat().st_mode)
+
+    assert asyncio.run(mode()) == 0o600
+
+
+def test_whoever_has_another_key_is_refused(tmp_path):
+    async def forged():
+        async with opened(Control(no_change), tmp_path):
+            said = json.loads((tmp_path / FILE).read_text())
+            (tmp_path / FILE).write_text(json.dumps({**said, "key": "00" * 32}))
+            async with reached(tmp_path):
+                pass
+
+    with pytest.raises(InputError, match="its run cannot be spoken to: "):
+        asyncio.run(forged())
+
+
+def test_a_run_that_does_not_go_on_is_an_error_with_a_way_out(tmp_path, capsys):
+    assert main(["scale", str(tmp_path), "--infer", "2"]) == 2
+    assert "is not the directory of a run that is going on (start it" in capsys.readouterr().err
+
+
+def test_a_run_that_was_killed_is_an_error_too(tmp_path, capsys):
+    (tmp_path / FILE).write_text(json.dumps({"address": "tcp:127.0.0.1:1", "key": "00", "pid": 1}))
+    assert main(["scale", str(tmp_path), "--infer", "2"]) == 2
+    assert "its run has ended without notice" in capsys.readouterr().err
+
+
+def test_less_than_one_engine_is_refused(tmp_path, capsys):
+    assert main(["scale", str(tmp_path), "--infer", "0"]) == 2
+    assert "0 engines cannot serve a run" in capsys.readouterr().err
+
+
+def test_engines_join_and_leave_a_run_in_processes(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    tasks = [{"prompt": f"{a}+{b}=", "answer": str(a + b)} for a in range(10) for b in range(10)]
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    command = [sys.executable, "-m", "areal_plugins", "run", "spec.yaml", "--run-dir", "r"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        shown = ""
+        while "step 1/" not in shown:
+            line = process.stdout.readline()
+            assert line, shown
+            shown += line
+        assert main(["scale", "r", "--infer", "2"]) == 0
+        assert capsys.readouterr().out == "engines: 1 -> 2\njoined: engine-1\n"
+        assert main(["scale", "r", "--infer", "2"]) == 0
+        assert capsys.readouterr().out == "there are 2 engines already\n"
+        assert main(["scale", "r", "--infer", "1"]) == 0
+        assert capsys.readouterr().out == "engines: 2 -> 1\nleft: engine-1\n"
+        workers = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        shown += process.stdout.read()
+    assert process.returncode == 130, shown
+    assert not psutil.wait_procs(workers, timeout=30)[1]
+    assert not (tmp_path / "r" / FILE).exists()
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "r" / "events.jsonl").read_text().splitlines()]
+    assert [kind for kind in kinds if kind.startswith("engine-")] == ["engine-joined", "engine-left"]
+    lags = [json.loads(line)["lag/max"] for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
+    assert max(lags) <= 4

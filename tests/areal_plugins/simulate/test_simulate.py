@@ -1,0 +1,150 @@
+"""Whole simulated runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from areal_core.errors import InputError
+from areal_plugins.cli import main
+from areal_plugins.simulate.hardware import PROFILES
+from areal_plugins.simulate.lengths import Lengths
+from areal_plugins.simulate.outcome import simulate
+from areal_plugins.simulate.plan import Job
+from areal_plugins.simulate.shape import KNOWN
+from areal_plugins.simulate.split import balanced, splits
+
+JOB = Job(
+    hardware=PROFILES["h800"],
+    shape=KNOWN["qwen2.5-7b"],
+    answers=Lengths("log-uniform", 800, 8000),
+    trainers=1,
+    engines=7,
+    max_concurrent=10,
+    batch_size=128,
+    longest=8000,
+)
+
+SPEC = """\
+name: planned
+model: {type: hf, path: Qwen/Qwen2.5-7B-Instruct}
+platform: cpu
+resources: {train: {num_gpus: 1}, infer: {num_gpus: 3, parallel: dp}}
+inference: {max_concurrent: 8, sampling: {max_new_tokens: 500}}
+training: {batch_size: 32}
+objective: {type: grpo, group_size: 8}
+environments: [{type: jsonl, path: data.jsonl, reward: exact}]
+evaluation: {before: false, after: false}
+"""
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return {bound: simulate(evolve(JOB, max_staleness=bound), steps=3) for bound in (0, 4)}
+
+
+def test_generation_that_runs_ahead_doubles_the_throughput(outcomes):
+    assert outcomes[4].tokens > 1.8 * outcomes[0].tokens
+
+
+def test_utilization_is_what_the_split_allows_with_staleness_and_far_below_without(outcomes):
+    assert outcomes[4].utilization > 0.9 * outcomes[4].best
+    assert outcomes[0].utilization < 0.5
+
+
+def test_no_token_is_older_than_the_bound(outcomes):
+    assert set(outcomes[0].lags) == {0}
+    assert max(outcomes[4].lags) <= 4
+    assert sum(outcomes[4].lags.values()) == pytest.approx(1.0)
+
+
+def test_the_same_seed_gives_the_same_outcome(outcomes):
+    assert simulate(evolve(JOB, max_staleness=0), steps=3) == outcomes[0]
+
+
+def test_late_rewards_hold_the_step_up():
+    on_policy = evolve(JOB, max_staleness=0, batch_size=32)
+    late = evolve(on_policy, rewards=Lengths("fixed", 500))
+    assert simulate(late, 2).step_seconds == pytest.approx(simulate(on_policy, 2).step_seconds + 500, rel=0.02)
+
+
+def test_the_balanced_split_is_where_neither_pool_waits_long():
+    assert balanced(JOB).engines in (6, 7)
+    assert {way.devices for way in splits(JOB)} == {8}
+
+
+def test_a_model_that_does_not_fit_says_how_to_make_it():
+    with pytest.raises(InputError, match=r"do not fit in 1 x NVIDIA H800.*parallel"):
+        simulate(evolve(JOB, shape=KNOWN["qwen2.5-32b"], longest=200_000))
+
+
+@pytest.fixture
+def spec(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AREAL_PLUGINS_AUTOLOAD", "0")
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    (tmp_path / "data.jsonl").write_text('{"prompt": "1+1", "answer": "2"}\n')
+    return "spec.yaml"
+
+
+def test_the_command_prints_throughput_lags_waits_and_the_best_split(spec, capsys):
+    assert (
+        main(
+            [
+                "simulate",
+                spec,
+                "--hardware",
+                "h200",
+                "--steps",
+                "2",
+                "--set",
+                "resources.infer.num_gpus=1",
+                "--plot",
+                "plan.svg",
+            ]
+        )
+        == 0
+    )
+    text = capsys.readouterr().out
+    for part in (
+        "2 x NVIDIA H200",
+        "utilization",
+        "best split",
+        "tokens/s",
+        "utilization",
+        "lag of",
+        "waits for a batch",
+    ):
+        assert part in text
+    assert "<svg" in Path("plan.svg").read_text(encoding="utf-8")
+
+
+def test_devices_are_split_whatever_the_spec_says(spec, capsys):
+    assert (
+        main(["simulate", spec, "--hardware", "910b", "--devices", "6", "--steps", "2", "--no-search", "--json"]) == 0
+    )
+    data = json.loads(capsys.readouterr().out)
+    assert data["as_written"] is None
+    assert data["best"]["engines"] + data["best"]["trainers"] == 6
+    assert data["best"]["tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--hardware", "h9000"], "--hardware: 'h9000' is not known"),
+        (["--model", "nothing"], "--model: no sizes are shipped"),
+        (["--lengths", "short"], "--lengths: cannot read 'short'"),
+        (["--lengths-from", "nowhere"], "nowhere: holds no trajectories"),
+        (["--devices", "1"], "--devices"),
+        (["--devices", "0"], "--devices: 0 is too few"),
+        (["--set", "model.path=org/unknown"], "--model with one of"),
+        (["--set", "placement=colocated"], "placement"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(spec, capsys, arguments, said):
+    assert main(["simulate", spec, *arguments]) == 2
+    assert said in capsys.readouterr().err
