@@ -91,17 +91,18 @@ def _around(function: Any, when: str, strikes: Callable[[Any], bool], end: Calla
         now = strikes(args)
         if now and when == "before":
             end()
+        if not (now and when == "during"):  # as without this function: a task more would change the order of events
+            result = await function(*args, **kwargs)
+            if now:
+                end()
+            return result
         work = asyncio.ensure_future(function(*args, **kwargs))
         try:
-            if now and when == "during":
-                await asyncio.sleep(0.01)
-                end()
-            result = await work
+            await asyncio.sleep(0.01)
+            end()
+            return await work
         finally:
             work.cancel()
-        if now and when == "after":
-            end()
-        return result
 
     return called
 

@@ -163,7 +163,7 @@ def compose(experiment: Experiment, folder: Path, debug: bool) -> Composition:
     """
     stage = experiment.stages[0]
     capabilities = stage.transport.descriptor.capabilities
-    make = _Workers(experiment, folder / "work")
+    make = _Workers(experiment, folder / "work", debug)
     return Composition(
         experiment=experiment,
         folder=folder,
@@ -306,7 +306,8 @@ def _evaluation_sampling(evaluation: EvaluationSpec, sampling: SamplingSpec) -> 
 class _Workers:
     """Who is started, where, and with how many threads: cores are shared out, devices are not."""
 
-    def __init__(self, experiment: Experiment, work: Path) -> None:
+    def __init__(self, experiment: Experiment, work: Path, debug: bool) -> None:
+        """In a debug run there is one thread: sums shared out among several may differ in their last bit."""
         self._work = work
         stage = experiment.stages[0]
         self._stage, self._spec = stage, stage.spec
@@ -316,7 +317,7 @@ class _Workers:
         executor = experiment.executor.descriptor.capabilities
         self._nodes = executor.nodes
         computing = len(self._trainers) + len(self._engines) if executor.processes else 1
-        self._threads = max(1, cores() // computing)
+        self._threads = 1 if debug else max(1, cores() // computing)
 
     def trainers(self, life: int) -> tuple[WorkerSpec, ...]:
         """One a rank; the group's n-th life meets at a place of its own."""
