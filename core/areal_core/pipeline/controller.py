@@ -173,7 +173,7 @@ class Controller:
 
     async def _attend(self) -> None:
         """Be there when the trainer is lost, whatever everyone else waits for."""
-        raise WorkerLost(self._crew.trainer.name, await self._crew.trainer.lost())
+        raise WorkerLost(self._crew.trainer.name, await self._supervisor.attend(self._crew.trainer))
 
     async def _go_back(self, setback: Setback) -> None:
         """Give up what is under way, and stand where a resume of the run would begin."""
