@@ -82,8 +82,13 @@ def areal(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 def written(folder: Path) -> dict[str, bytes]:
     """All that a rerun must repeat; which incarnation of the trainer made the weights is no part of it."""
-    files = [folder / "metrics.jsonl", folder / "evaluations.jsonl", *sorted((folder / "trajectories").iterdir())]
+    files = [folder / "metrics.jsonl", folder / "evaluations.jsonl", *trained(folder)]
     return {file.name: re.sub(rb'"\d+\.(\d+)"', rb'"\1"', file.read_bytes()) for file in files}
+
+
+def trained(folder: Path) -> list[Path]:
+    """The committed trajectories. What a tracker kept of them as they were collected tells of lost steps, too."""
+    return sorted((folder / "trajectories").glob("steps-*.jsonl"))
 
 
 def unsound(folder: Path) -> str:
@@ -94,9 +99,7 @@ def unsound(folder: Path) -> str:
     lag = max(line["lag/max"] for line in read(folder).metrics)
     if lag > STALENESS:
         return f"a token lags by {lag}"
-    groups = re.findall(
-        rb'"sequence":(\d+)', b"".join(path.read_bytes() for path in (folder / "trajectories").iterdir())
-    )
+    groups = re.findall(rb'"sequence":(\d+)', b"".join(path.read_bytes() for path in trained(folder)))
     return f"{len(groups) - len(set(groups))} groups were trained on twice" if len(set(groups)) < len(groups) else ""
 
 
@@ -121,6 +124,7 @@ def exact(points: Sequence[str], work: Path) -> dict[str, str]:
         found[point] = problem or ", ".join(
             name for name, content in written(folder).items() if content != whole.get(name)
         )
+        print(f"debug mode, {point}: {found[point] or 'the same'}", flush=True)
     del os.environ["AREAL_DEBUG_MODE"]
     return found
 
@@ -136,6 +140,7 @@ def sound(points: Sequence[str], uncut: int, work: Path) -> tuple[dict[str, str]
         folder = work / f"local-{number}"
         found[point] = cut(point, path, folder, "--warm-start", str(start)) or unsound(folder)
         cuts += [accuracy(folder)] if not found[point] else []
+        print(f"local, {point}: {found[point] or f'sound, {cuts[-1]:.3f}'}", flush=True)
     whole = [work / f"whole-{number}" for number in range(uncut)]
     for folder in whole:
         run(path, folder, warm_start=start)
