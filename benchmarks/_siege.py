@@ -45,7 +45,6 @@ class Siege:
     """Seconds until the last worker was gone, of each killed controller."""
     stopped: dict[int, float] = field(factory=dict)
     """Processes that were stopped, and when."""
-    _first: int = 0
     _began: float = 0.0
     controller: subprocess.Popen[bytes] = field(init=False)
     temporary: Path = field(factory=lambda: Path(tempfile.mkdtemp(prefix="chaos-")))
@@ -54,9 +53,8 @@ class Siege:
 
     def start(self) -> None:
         """Begin, or go on from the last checkpoint."""
-        there = [int(path.name[len("step-") :]) for path in (self.run / "checkpoints").glob("step-*")]
+        there = list((self.run / "checkpoints").glob("step-*"))
         self._began = time.time()
-        self._first = max(there, default=0) + 1
         if not there:
             shutil.rmtree(self.run, ignore_errors=True)
         where = ["--resume" if there else "--run-dir", str(self.run)]
@@ -87,11 +85,8 @@ class Siege:
         return recorded[-1]["step"] if recorded else 0
 
     def reach(self, step: int, deadline: float) -> bool:
-        """Whether the run recorded so many steps, one of them since it was started, before it ended.
-
-        One that gave up is taken up again.
-        """
-        while self.step < max(step, self._first):
+        """Whether the run recorded so many steps before it ended. One that gave up is taken up again."""
+        while self.step < step:
             if self.controller.poll() is not None and not self.go_on():
                 return False
             if time.monotonic() > deadline:
