@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -40,15 +41,22 @@ class Case:
     folder: Path
     temporary: Path = field(factory=lambda: Path(tempfile.mkdtemp()))
 
-    def start(self, *options: str, **streams: object) -> subprocess.Popen[str]:
-        """Begin it."""
+    @contextmanager
+    def start(self, *options: str, **streams: object) -> Iterator[subprocess.Popen[str]]:
+        """Begin it; a test that fails does not wait for its end. Signals are those of a terminal, not of `nohup`."""
         settings = (*options, "--set", f"weights.shm.directory={self.shared}")
         command = [sys.executable, "-m", "areal_plugins", "run", "spec.yaml", *settings]
         cache = str(self.folder / "inductor")
         places = {"TMPDIR": str(self.temporary), "TORCHINDUCTOR_CACHE_DIR": cache, "CASE": str(self.folder)}
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **places}
         given = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **streams}
-        return subprocess.Popen(command, cwd=self.folder, env=environment, **given)  # type: ignore[call-overload,no-any-return]
+        given["preexec_fn"] = lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with subprocess.Popen(command, cwd=self.folder, env=environment, **given) as process:  # type: ignore[call-overload]
+            try:
+                yield process
+            except BaseException:
+                process.kill()
+                raise
 
     @property
     def shared(self) -> Path:
