@@ -235,6 +235,7 @@ def report(options: argparse.Namespace, outcome: Outcome, siege: Siege, peace: l
     print(table([["blow", "times"], *sorted(outcome.struck.items())]))
     print(f"resumed {siege.resumes} times after a kill, {siege.recoveries} times after the run gave up")
     print(f"workers ended by themselves {max(siege.orphans, default=0):.1f} s after their controller at the latest")
+    print(f"{siege.continued} workers had been stopped, and ended only once they were continued")
     print(f"accuracy {outcome.accuracy:.3f} under fire; in peace {', '.join(f'{a:.3f}' for a, _ in peace)}")
     print("\n".join(outcome.found) or "every invariant holds, nothing is left behind")
     figures = {
@@ -248,6 +249,7 @@ def report(options: argparse.Namespace, outcome: Outcome, siege: Siege, peace: l
         "accuracy_in_peace": [value for value, _ in peace],
         "standard_errors_apart": far,
         "orphans_seconds": siege.orphans,
+        "continued": siege.continued,
     }
     enough = workers >= min(options.kills, 25) and siege.resumes >= options.controllers
     sound = not outcome.found and abs(far) <= Z and siege.recoveries == 0
