@@ -49,10 +49,16 @@ class Strike:
 
 @frozen
 class Kill:
-    """The controller's n-th life ends after so many events, or before the n-th change it makes on disk."""
+    """A life of the controller ends after so many events, or before the n-th change on disk, or of checkpoints."""
 
     events: int | None = None
     changes: int | None = None
+    saves: int | None = None
+
+    def strikes(self, changes: int, saves: int) -> bool:
+        """Whether it is over at the so-many-th change."""
+        told = ((self.changes, changes), (self.saves, saves))
+        return any(limit is not None and count >= limit for limit, count in told)
 
 
 @frozen
@@ -313,9 +319,10 @@ def _kills(random: Random) -> tuple[Kill, ...]:
 
 
 def _kill(random: Random) -> Kill:
-    if random.random() < 0.6:
+    point = random.random()
+    if point < 0.5:
         return Kill(events=int(50 * 200 ** random.random()))
-    return Kill(changes=int(3 * 40 ** random.random()))
+    return Kill(changes=int(3 * 40 ** random.random())) if point < 0.75 else Kill(saves=random.randint(1, 90))
 
 
 def _latency(random: Random) -> dict[str, float]:
