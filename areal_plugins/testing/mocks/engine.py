@@ -87,8 +87,8 @@ class MockEngine:
 
     async def pause(self, keep: bool) -> None:
         await self._conduct.act("pause")
-        if not keep:
-            await asyncio.gather(*self._tasks)
+        if not keep and self._tasks:
+            await asyncio.wait(list(self._tasks))  # some may be cancelled meanwhile
         self._going.clear()
         self._pausing.set()
         await self._still.wait()
