@@ -308,7 +308,7 @@ def _strikes(random: Random) -> tuple[Strike, ...]:
 
 
 def _strike(random: Random) -> Strike:
-    often = ("run_group", "generate", "prepare", "commit")
+    often = ("run_group", "generate", "prepare", "commit", "train")
     method = random.choice(often) if random.random() < 0.6 else random.choice(tuple(STRIKES))
     call = int(60 ** random.random())
     return Strike(method, call, random.choice(STRIKES[method]), seconds=random.uniform(1.0, 30.0))
