@@ -58,8 +58,9 @@ class Groups:
             self._stage = stage
             self._oracle = TaskSampler(controller._run.info.seed, stage._sampler._sources, drawn=stage._state.drawn)
         self._record(stage)
-        self._draw(stage)
         program = stage._program
+        if self._draw(stage) and controller._weights.swapping and program.mode == "generate":
+            self._fail("admission", "a group is admitted while engines swap")
         if stage._step >= program.last:
             return
         buffered, rolling = stage._buffer._groups.keys(), stage._rollouts._rolling.keys()
@@ -98,10 +99,11 @@ class Groups:
         if given != stage._step:
             self._fail("every-step", f"the run is at step {stage._step}, the trainer was given {given}")
 
-    def _draw(self, stage: StageRun) -> None:
-        """Draw what the run has drawn, and remember each task with its epoch."""
+    def _draw(self, stage: StageRun) -> bool:
+        """Draw what the run has drawn, and remember each task with its epoch; whether there was anything new."""
         oracle = self._oracle
         assert oracle is not None
+        new = oracle.drawn.groups < stage._sampler.drawn.groups
         sizes = {source.name: source.size for source in stage._sampler._sources}
         while oracle.drawn.groups < stage._sampler.drawn.groups:
             before = oracle.drawn.tasks
@@ -110,6 +112,7 @@ class Groups:
             if len(self._tasks) > KNOWN + 100:
                 self._tasks = dict(list(self._tasks.items())[-KNOWN:])
             self._tasks[sequence] = task, before.get(task.environment, 0) // size if size else 0
+        return new
 
     def trained(self, batch: Batch) -> None:
         """The trainer has made a step of `batch`."""

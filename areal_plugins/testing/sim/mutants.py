@@ -99,14 +99,10 @@ MUTANTS = (
         "                    pass\n",
     ),
     Mutant(
-        "a version counts as served before the engines have swapped",
+        "a version counts as served before any engine has fetched it",
         "weights",
-        """            held = await self._commit(engines, offer.version)
-            old, self._offer, self._coming = self._offer, offer, None
-""",
-        """            old, self._offer, self._coming = self._offer, offer, None
-            held = await self._commit(engines, offer.version)
-""",
+        "            began, self._coming = self._trace.now(), offer\n",
+        "            began, self._coming = self._trace.now(), offer\n            self._told(offer.version)\n",
     ),
     Mutant(
         "an engine whose swap failed goes on serving",

@@ -113,7 +113,7 @@ def draw(seed: int) -> Schedule:
         strikes=() if calm else _strikes(random),
         kills=() if calm else _kills(random),
         debug=random.random() < 0.15,
-        calm=calm and not _faulty(spec),
+        calm=calm and not faulty(spec),
         latency=_latency(random),
     )
 
@@ -243,7 +243,7 @@ def _faults(random: Random, method: str, odds: float, kinds: tuple[str, ...] = (
     return [{"method": method, "kind": random.choice(kinds), "call": random.randint(1, 40)}]
 
 
-def _faulty(spec: Mapping[str, Any]) -> bool:
+def faulty(spec: Mapping[str, Any]) -> bool:
     """Whether a component of it is told to fail."""
     return '"kind"' in json.dumps(spec)
 
@@ -308,7 +308,7 @@ def _strikes(random: Random) -> tuple[Strike, ...]:
 
 
 def _strike(random: Random) -> Strike:
-    often = ("run_group", "generate", "prepare", "commit")
+    often = ("run_group", "generate", "prepare", "commit", "train")
     method = random.choice(often) if random.random() < 0.6 else random.choice(tuple(STRIKES))
     call = int(60 ** random.random())
     return Strike(method, call, random.choice(STRIKES[method]), seconds=random.uniform(1.0, 30.0))

@@ -109,7 +109,14 @@ class Watch:
         self.note(f"[{event.kind}] {event.message}"[:200])
         if problem := self._judge(event):
             self.fail("no-failure", problem)
-        if event.kind == "dropped" and event.data["cause"] not in (LOST, RELOAD):  # those are drawn again
+        if event.kind == "dropped":
+            self._dropped(event)
+
+    def _dropped(self, event: Event) -> None:
+        cause, stage = event.data["cause"], self._controller._stage if self._controller else None
+        if cause == "stale" and stage is not None and not stage._program.bound.drop:
+            self.fail("staleness", f"{event.data['groups']} groups were overtaken until they were too old")
+        if cause not in (LOST, RELOAD):  # those are drawn again
             self.history.drop(event.step, event.data["groups"])
 
     def done(self, controller: Controller) -> None:

@@ -24,13 +24,16 @@ from areal_plugins.testing.sim import wires
 from areal_plugins.testing.sim.disk import Disk
 from areal_plugins.testing.sim.injuries import Injuries
 from areal_plugins.testing.sim.loop import Killed, SimLoop, abandon
-from areal_plugins.testing.sim.schedule import Kill, Mishap, Schedule, Strike
+from areal_plugins.testing.sim.schedule import Kill, Mishap, Schedule, Strike, faulty
 from areal_plugins.testing.sim.setting import Memory, cheaply, experiment_of, latest
 from areal_plugins.testing.sim.watch import Broken, Watch
 from areal_plugins.testing.sim.wires import SimWorker
 
 SLOWEST = 30.0
 """How much longer than the shortest a call may take."""
+
+DOOMED = 5
+"""Failures in a row, each of them for a reason."""
 
 EVALUATIONS = "evaluations.jsonl"
 
@@ -114,9 +117,19 @@ class World:
                 raise self.watch.broken
             if self.schedule.rates:
                 return
-            resume = latest(run)
-            if resume is not None and self._finished(experiment, resume):
+            resume = self._spelt(latest(run))
+            if (resume is not None and self._finished(experiment, resume)) or self._doomed():
                 return
+
+    def _doomed(self) -> bool:
+        """Whether every life fails of the same: components that the spec tells to fail do so in each."""
+        return not self._kills and faulty(self.schedule.spec) and self.ends[-DOOMED:] == ["failed"] * DOOMED
+
+    def _spelt(self, checkpoint: Path | None) -> Path | None:
+        """The same in other words now and then, so that a run saves again, over it, what it resumed from."""
+        if checkpoint is None or self.schedule.seed % 3:
+            return checkpoint
+        return checkpoint.parent / ".." / checkpoint.parent.name / checkpoint.name
 
     def _finished(self, experiment: Experiment, resume: Path) -> bool:
         """Whether its last step is saved, and evaluated if it is to be: there is nothing to resume."""
@@ -328,8 +341,8 @@ class _Life:
     def _change(self, event: str, path: Path, target: Path | None) -> None:
         if self._killed:
             raise Killed
-        self._changes += 1
-        self._saves += "checkpoints" in path.parts
+        self._changes += self._started
+        self._saves += self._started and "checkpoints" in path.parts
         if self._started and self._kill.strikes(self._changes, self._saves):
             self._watch.note(f"! the controller is killed before {event} of {path.name}")
             self._killed = True

@@ -271,7 +271,7 @@ class Controller:
 
     async def _enter(self, program: StageProgram) -> None:
         """Take up the stage where the state says."""
-        sources = await self._crew.sources("train")
+        sources = await self._run.stop.race(self._crew.sources("train"))
         self._stage = StageRun(
             self._run, self._crew, self._weights, self._dispatcher, self._stopwatch, program, sources, self._state
         )
