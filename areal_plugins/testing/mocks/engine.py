@@ -87,8 +87,8 @@ class MockEngine:
 
     async def pause(self, keep: bool) -> None:
         await self._conduct.act("pause")
-        if not keep and self._tasks:
-            await asyncio.wait(list(self._tasks))  # some may be cancelled meanwhile
+        if not keep:
+            await asyncio.gather(*self._tasks, return_exceptions=True)  # one may be aborted meanwhile
         self._going.clear()
         self._pausing.set()
         await self._still.wait()
