@@ -166,42 +166,6 @@ MUTANTS = (
     _remove(old)
 """,
     ),
-    Mutant(
-        "a checkpoint has its name before the trainer has written it",
-        "saving",
-        "for outcome in await self._written():",
-        "for outcome in ():",
-    ),
-    Mutant(
-        "the last engine is given up like any other",
-        "supervise",
-        "if pool.whole or pool.seats == [seat]:",
-        "if pool.whole:",
-    ),
-    Mutant(
-        "a lost trainer comes back under the same incarnation",
-        "controller",
-        "self._state = evolve(state, incarnation=self._state.incarnation + 1)",
-        "self._state = evolve(state, incarnation=self._state.incarnation)",
-    ),
-    Mutant(
-        "a rollout worker that is replaced while a stage begins knows the old environments",
-        "crew",
-        "while program is not self._program:  # a stage may begin meanwhile",
-        "while program is None:",
-    ),
-    Mutant(
-        "a resumed run is the trainer's same incarnation",
-        "resuming",
-        "return evolve(state, incarnation=state.incarnation + 1)",
-        "return state",
-    ),
-    Mutant(
-        "a restart that fails is the last one",
-        "supervise",
-        "        while not seat.ready:\n            if seat.restarts >=",
-        "        if not seat.ready:\n            if seat.restarts >=",
-    ),
 )
 
 
