@@ -24,6 +24,7 @@ from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.elastic import Elastic
 from areal_core.pipeline.evaluate import Evaluator, first_and_last, flat
+from areal_core.pipeline.heap import seldom_searched
 from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.pool import Seat
 from areal_core.pipeline.recovery import LOST, RELOAD, Recovery, Setback
@@ -122,6 +123,10 @@ class Controller:
             RunFailed: it ended early; what was computed is in the run directory.
 
         """
+        with seldom_searched():
+            return await self._run_to_its_end()
+
+    async def _run_to_its_end(self) -> RunSummary:
         try:
             await self._attempt()
             if self._run.stop.asked is not None:
