@@ -1,8 +1,4 @@
-"""Ends a run at one point of its life: `python benchmarks/_cuts.py POINT ARGUMENT...` is `areal-plugins ARGUMENT...`.
-
-The process kills itself there, so that nothing is tidied up. Points are places in the controller, which is the
-process that writes the run directory.
-"""
+"""Ends a run at one point of its life: its controller, which writes the run directory, kills itself there."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import asyncio
 import inspect
 import os
 import signal
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from itertools import count
@@ -120,13 +115,6 @@ def _around_plain(function: Any, when: str, strikes: Callable[[Any], bool], end:
     return called
 
 
-def main() -> int:
-    """Run the command, up to the point."""
-    from areal_plugins.cli import main as command
-
-    cut(POINTS[sys.argv[1]], lambda: os.kill(os.getpid(), signal.SIGKILL))
-    return command(sys.argv[2:])
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def stop_at(point: Point) -> None:
+    """Have this process killed at `point`, so that nothing is tidied up."""
+    cut(point, lambda: os.kill(os.getpid(), signal.SIGKILL))

@@ -23,6 +23,8 @@ MARK = "AREAL_CHAOS"
 
 ENDS_WITHIN = 30.0
 """Seconds after which a worker without its controller counts as left behind."""
+CONTINUED_AFTER = 10.0
+"""Seconds after which one that was stopped from here, and that nobody continued, is: it must end then."""
 POLL = 0.05
 _WORKER = re.compile(r"(trainer|engine|rollout)(-\d+)?")
 
@@ -43,9 +45,10 @@ class Siege:
     """After it gave up by itself, saying how to go on."""
     orphans: list[float] = field(factory=list)
     """Seconds until the last worker was gone, of each killed controller."""
-    stopped: dict[int, float] = field(factory=dict)
-    """Processes that were stopped, and when."""
-    _first: int = 0
+    stopped: set[int] = field(factory=set)
+    """Processes that were stopped from here."""
+    continued: int = 0
+    """Stopped ones that neither their controller nor the kernel ended, or woke so that they end."""
     _began: float = 0.0
     controller: subprocess.Popen[bytes] = field(init=False)
     temporary: Path = field(factory=lambda: Path(tempfile.mkdtemp(prefix="chaos-")))
@@ -54,9 +57,8 @@ class Siege:
 
     def start(self) -> None:
         """Begin, or go on from the last checkpoint."""
-        there = [int(path.name[len("step-") :]) for path in (self.run / "checkpoints").glob("step-*")]
+        there = list((self.run / "checkpoints").glob("step-*"))
         self._began = time.time()
-        self._first = max(there, default=0) + 1
         if not there:
             shutil.rmtree(self.run, ignore_errors=True)
         where = ["--resume" if there else "--run-dir", str(self.run)]
@@ -87,11 +89,8 @@ class Siege:
         return recorded[-1]["step"] if recorded else 0
 
     def reach(self, step: int, deadline: float) -> bool:
-        """Whether the run recorded so many steps, one of them since it was started, before it ended.
-
-        One that gave up is taken up again.
-        """
-        while self.step < max(step, self._first):
+        """Whether the run recorded so many steps before it ended. One that gave up is taken up again."""
+        while self.step < step:
             if self.controller.poll() is not None and not self.go_on():
                 return False
             if time.monotonic() > deadline:
@@ -130,7 +129,7 @@ class Siege:
         with suppress(psutil.NoSuchProcess):
             victim.send_signal(number)
             if number is signal.SIGSTOP:
-                self.stopped[victim.pid] = time.monotonic()
+                self.stopped.add(victim.pid)
 
     def behead(self) -> None:
         """Kill the controller, see its workers end by themselves, and go on."""
@@ -140,6 +139,8 @@ class Siege:
         while left := self.processes():
             if time.monotonic() > began + ENDS_WITHIN:
                 raise Failed(f"without their controller these did not end: {left}")
+            if time.monotonic() > began + CONTINUED_AFTER:
+                self._continue(left)
             time.sleep(POLL)
         self.orphans.append(time.monotonic() - began)
         self.resumes += 1
@@ -172,6 +173,13 @@ class Siege:
                 process.kill()
         for folder in (self.temporary, self.shared):
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _continue(self, processes: list[psutil.Process]) -> None:
+        for process in processes:
+            if process.pid in self.stopped:
+                self.stopped.remove(process.pid)
+                self.strike(process, signal.SIGCONT)
+                self.continued += 1
 
     def _ours(self, process: psutil.Process) -> bool:
         try:

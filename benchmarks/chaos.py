@@ -1,8 +1,9 @@
 """A run under fire beside one in peace: workers of every role and the controller are killed and stopped at random.
 
-The spec is quickstart's with two engines and two rollout workers. Blows fall at steps drawn from a seed. The run
-must end with the steps that were asked for, its directory must hold the invariants of `_history.py`, its held-out
-accuracy must be that of undisturbed runs within noise, and nothing may be left behind.
+The spec is quickstart's with two engines and two rollout workers. Blows fall all through the run, at steps drawn from
+a seed, and while workers start after the controller was killed. The run must end with the steps that were asked for,
+its directory must hold the invariants of `_history.py`, its held-out accuracy must be that of undisturbed runs of other
+seeds within noise, and nothing may be left behind.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ Z = 3.0
 
 @frozen
 class Blow:
-    """At step `step`, after `wait` more seconds: a signal for a worker of a role, or for the controller."""
+    """At step `step`, after `wait` more seconds: a signal for a worker of a role, or for the controller.
+
+    At step 0 it falls right after the one before, whether the run has begun or not.
+    """
 
     step: int
     wait: float
@@ -92,19 +96,20 @@ def promise(given: dict[str, Any]) -> Promise:
 
 
 def schedule(seed: int, steps: int, options: argparse.Namespace) -> list[Blow]:
-    """Blows over the whole run; the controller's not before there is something to go on from."""
+    """Blows evenly over the run; each kill of the controller is followed by one of a worker that starts after it."""
     draw = random.Random(seed)
-    roles = [ROLES[n % len(ROLES)] for n in range(options.kills)]
-    blows = [
-        Blow(draw.randint(1, steps - 10), draw.uniform(0, 2), role, SIGNALS[n % 3 == 2]) for n, role in enumerate(roles)
-    ]
-    first = 2 * options.every
-    blows += [
-        Blow(draw.randint(first, steps - 10), draw.uniform(0, 2), "controller", signal.SIGKILL)
-        for _ in range(options.controllers)
-    ]
-    blows.append(Blow(draw.randint(first, steps - 10), 0, "controller", signal.SIGSTOP))
-    return sorted(blows, key=lambda blow: (blow.step, blow.wait))
+    workers = [(ROLES[n % len(ROLES)], SIGNALS[n % 3 == 2]) for n in range(options.kills - options.controllers)]
+    controllers = [("controller", signal.SIGKILL)] * options.controllers + [("controller", signal.SIGSTOP)]
+    draw.shuffle(workers)
+    for n, controller in enumerate(controllers, 1):
+        workers.insert(n * len(workers) // (len(controllers) + 1) + 1, controller)
+    blows, apart = [], (steps - 10) / len(workers)
+    for n, (role, number) in enumerate(workers):
+        step = 1 + int(apart * n + draw.uniform(0, 0.7 * apart))
+        blows.append(Blow(step, draw.uniform(0, 2), role, number))
+        if (role, number) == controllers[0]:
+            blows.append(Blow(0, draw.uniform(0, 4), draw.choice(ROLES[:3]), signal.SIGKILL))
+    return blows
 
 
 def under_fire(siege: Siege, blows: Sequence[Blow], outcome: Outcome) -> None:
@@ -112,28 +117,33 @@ def under_fire(siege: Siege, blows: Sequence[Blow], outcome: Outcome) -> None:
     began = time.monotonic()
     siege.start()
     for blow in blows:
-        if not siege.reach(blow.step, time.monotonic() + PATIENCE):
+        if blow.step and not siege.reach(blow.step, time.monotonic() + PATIENCE):
             break
         time.sleep(blow.wait)
-        fall(siege, blow, outcome)
-        print(f"{time.monotonic() - began:6.1f} s, step {siege.step}: {blow.number.name} {blow.role}", flush=True)
+        at = siege.step
+        role = fall(siege, blow, outcome)
+        print(f"{time.monotonic() - began:6.1f} s, step {at}: {blow.number.name} {role}", flush=True)
     siege.finish(time.monotonic() + 2 * PATIENCE)
     outcome.seconds = time.monotonic() - began
 
 
-def fall(siege: Siege, blow: Blow, outcome: Outcome) -> None:
-    """Strike; where nobody of a role is there just now, a rollout worker."""
-    if blow.role != "controller":
-        victims = siege.workers(blow.role) or wait_for(siege, "rollout")  # what workers are forked from may be gone
+def fall(siege: Siege, blow: Blow, outcome: Outcome) -> str:
+    """Strike; whom: where what workers are forked from is gone just now, a rollout worker."""
+    role = blow.role
+    if role != "controller":
+        if role == "preload" and not siege.workers(role):
+            role = "rollout"
+        victims = wait_for(siege, role)
         if not victims:
             outcome.missed += 1
-            return
+            return f"no {role}"
         siege.strike(random.Random(blow.step).choice(victims), blow.number)
     elif blow.number is signal.SIGKILL:
         siege.behead()
     else:
         outcome.found += [f"the controller slept and then blamed {text}" for text in siege.doze(1.5 * HEARTBEAT)]
-    outcome.struck[f"{blow.role} {blow.number.name}"] += 1
+    outcome.struck[f"{role} {blow.number.name}"] += 1
+    return role
 
 
 def wait_for(siege: Siege, role: str) -> list[Any]:
@@ -225,6 +235,7 @@ def report(options: argparse.Namespace, outcome: Outcome, siege: Siege, peace: l
     print(table([["blow", "times"], *sorted(outcome.struck.items())]))
     print(f"resumed {siege.resumes} times after a kill, {siege.recoveries} times after the run gave up")
     print(f"workers ended by themselves {max(siege.orphans, default=0):.1f} s after their controller at the latest")
+    print(f"{siege.continued} workers had been stopped, and ended only once they were continued")
     print(f"accuracy {outcome.accuracy:.3f} under fire; in peace {', '.join(f'{a:.3f}' for a, _ in peace)}")
     print("\n".join(outcome.found) or "every invariant holds, nothing is left behind")
     figures = {
@@ -238,6 +249,7 @@ def report(options: argparse.Namespace, outcome: Outcome, siege: Siege, peace: l
         "accuracy_in_peace": [value for value, _ in peace],
         "standard_errors_apart": far,
         "orphans_seconds": siege.orphans,
+        "continued": siege.continued,
     }
     enough = workers >= min(options.kills, 25) and siege.resumes >= options.controllers
     sound = not outcome.found and abs(far) <= Z and siege.recoveries == 0

@@ -13,19 +13,22 @@ import argparse
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NoReturn
 
-from _cuts import POINTS
+from _cuts import POINTS, stop_at
 from _report import finish, table
 from _run import read, run, write_spec
 from ruamel.yaml import YAML
+
+from areal_plugins.cli import main as command
 
 SPECS = Path(__file__).parent.parent / "specs"
 STEPS, STALENESS, ENGINES, SAMPLES = 12, 2, 2, 400
@@ -66,24 +69,56 @@ def reinforcement(samples: int, **training: Any) -> dict[str, Any]:
 
 def cut(point: str, spec: Path, folder: Path, *options: str) -> str:
     """Run `spec` in `folder`, kill it at `point` and resume it; what is wrong with that, or nothing."""
-    killed = areal(
-        [str(Path(__file__).with_name("_cuts.py")), point, "run", str(spec), "--run-dir", str(folder), *options]
-    )
-    if killed.returncode != -signal.SIGKILL:
-        return f"it was not cut, but ended with {killed.returncode}: {killed.stdout[-500:]}"
-    resumed = areal(["-m", "areal_plugins", "run", str(spec), "--resume", str(folder)])
-    return "" if resumed.returncode == 0 else f"it was not resumed: {resumed.stdout[-500:]}"
+    killed, said = areal(["run", str(spec), "--run-dir", str(folder), *options], folder.with_suffix(".cut"), point)
+    if killed != -signal.SIGKILL:
+        return f"it was not cut, but ended with {killed}: {said[-500:]}"
+    resumed, said = areal(["run", str(spec), "--resume", str(folder)], folder.with_suffix(".resumed"))
+    return "" if resumed == 0 else f"it was not resumed: {said[-500:]}"
 
 
-def areal(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """A process of this interpreter, with what it says."""
-    return subprocess.run([sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def areal(arguments: Sequence[str], log: Path, point: str = "") -> tuple[int, str]:
+    """A command in a process of its own, which ends at `point`: its exit code, and what it said.
+
+    A fork of this process, which has imported what takes longer than the rest of a short run.
+    """
+    if (pid := os.fork()) == 0:
+        _become(arguments, log, point)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return code, log.read_text(errors="replace")
+
+
+def _become(arguments: Sequence[str], log: Path, point: str) -> NoReturn:
+    code = 1
+    try:
+        with log.open("wb") as output:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+        if point:
+            stop_at(POINTS[point])
+        code = command(arguments)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def preload() -> None:
+    """Import what a debug run imports."""
+    for module in ("models.tokenizer", "trainer.trainer", "engine.engine"):
+        import_module(f"areal_plugins.builtin.{module}")
 
 
 def written(folder: Path) -> dict[str, bytes]:
     """All that a rerun must repeat; which incarnation of the trainer made the weights is no part of it."""
-    files = [folder / "metrics.jsonl", folder / "evaluations.jsonl", *sorted((folder / "trajectories").iterdir())]
+    files = [folder / "metrics.jsonl", folder / "evaluations.jsonl", *trained(folder)]
     return {file.name: re.sub(rb'"\d+\.(\d+)"', rb'"\1"', file.read_bytes()) for file in files}
+
+
+def trained(folder: Path) -> list[Path]:
+    """The committed trajectories. What a tracker kept of them as they were collected tells of lost steps, too."""
+    return sorted((folder / "trajectories").glob("steps-*.jsonl"))
 
 
 def unsound(folder: Path) -> str:
@@ -94,9 +129,7 @@ def unsound(folder: Path) -> str:
     lag = max(line["lag/max"] for line in read(folder).metrics)
     if lag > STALENESS:
         return f"a token lags by {lag}"
-    groups = re.findall(
-        rb'"sequence":(\d+)', b"".join(path.read_bytes() for path in (folder / "trajectories").iterdir())
-    )
+    groups = re.findall(rb'"sequence":(\d+)', b"".join(path.read_bytes() for path in trained(folder)))
     return f"{len(groups) - len(set(groups))} groups were trained on twice" if len(set(groups)) < len(groups) else ""
 
 
@@ -112,6 +145,7 @@ def accuracy(folder: Path) -> float:
 def exact(points: Sequence[str], work: Path) -> dict[str, str]:
     """What differs, by point, in debug mode."""
     os.environ["AREAL_DEBUG_MODE"] = "1"
+    preload()
     spec = write_spec(reinforcement(16, batch_size=16), work / "debug.yaml")
     run(spec, work / "debug")
     whole, found = written(work / "debug"), {}
@@ -121,6 +155,7 @@ def exact(points: Sequence[str], work: Path) -> dict[str, str]:
         found[point] = problem or ", ".join(
             name for name, content in written(folder).items() if content != whole.get(name)
         )
+        print(f"debug mode, {point}: {found[point] or 'the same'}", flush=True)
     del os.environ["AREAL_DEBUG_MODE"]
     return found
 
@@ -136,6 +171,7 @@ def sound(points: Sequence[str], uncut: int, work: Path) -> tuple[dict[str, str]
         folder = work / f"local-{number}"
         found[point] = cut(point, path, folder, "--warm-start", str(start)) or unsound(folder)
         cuts += [accuracy(folder)] if not found[point] else []
+        print(f"local, {point}: {found[point] or f'sound, {cuts[-1]:.3f}'}", flush=True)
     whole = [work / f"whole-{number}" for number in range(uncut)]
     for folder in whole:
         run(path, folder, warm_start=start)

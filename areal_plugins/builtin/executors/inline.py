@@ -95,10 +95,12 @@ class _Host:
         self._running[task] = None
         try:
             return await task
-        except asyncio.CancelledError:
-            if self.gone.done() and not _cancelled():
+        except asyncio.CancelledError as error:
+            if _cancelled():
+                raise
+            if self.gone.done():
                 raise WorkerLost(self.name, self.gone.result()) from None
-            raise
+            raise RemoteError(self.name, method, as_remote(error)) from error  # its own doing, not the caller's
         except Exception as error:
             raise RemoteError(self.name, method, as_remote(error)) from error
         finally:

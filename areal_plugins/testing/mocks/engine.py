@@ -88,7 +88,7 @@ class MockEngine:
     async def pause(self, keep: bool) -> None:
         await self._conduct.act("pause")
         if not keep:
-            await asyncio.gather(*self._tasks)
+            await asyncio.gather(*self._tasks, return_exceptions=True)  # one may be aborted meanwhile
         self._going.clear()
         self._pausing.set()
         await self._still.wait()

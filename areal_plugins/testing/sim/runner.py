@@ -12,10 +12,14 @@ from contextlib import contextmanager
 
 from areal_plugins.testing.sim.schedule import days as long_run
 from areal_plugins.testing.sim.schedule import draw
+from areal_plugins.testing.sim.setting import Memory
 from areal_plugins.testing.sim.world import Outcome, play
 
 CHUNK = 10
 """Seeds that a process is given at once."""
+
+GROWTH = 1.1
+"""A long run's memory may be so many times what it was after its first tenth."""
 
 
 def seeds(numbers: Iterable[int]) -> Iterator[Outcome]:
@@ -52,19 +56,30 @@ def replay(seed: int, everything: bool = False) -> int:
 
 def days(hours: float, seed: int) -> int:
     """One long run at the rates of faults that users report, and what it took."""
+    began = time.monotonic()
     outcome = play(long_run(hours, seed))
     if outcome.broken is not None:
         _say("\n".join(outcome.trace))
         _say(f"broken invariant {outcome.broken.invariant}: {outcome.broken.text}")
         return 1
     seen, memory = outcome.seen, outcome.memory
-    _say(f"{outcome.seconds / 3600:.1f} hours of virtual time, {outcome.ends[-1]} after {memory[-1][2]} steps")
+    took = time.monotonic() - began
+    hours, end = outcome.seconds / 3600, outcome.ends[-1]
+    _say(f"{hours:.1f} hours of virtual time, {end} after {outcome.steps} steps; it took {took:.0f} s")
     for kind in ("worker-lost", "worker-restarted", "trainer-restarted", "group-retried", "group-failed", "skipped"):
         _say(f"{kind:>20} {seen[kind]}")
     _say("at most: " + ", ".join(f"{size} {what}" for what, size in sorted(outcome.most.items())))
-    for seconds, resident, step in (memory[0], memory[len(memory) // 2], memory[-1]):
-        _say(f"{seconds / 3600:6.1f} h, step {step}: {resident} MiB")
-    return 0 if outcome.ends == ("stopped",) else 1
+    begun = len(memory) // 10  # what is loaded late, and what is kept up to a limit, is there by then
+    for at in (memory[begun], memory[len(memory) // 2], memory[-1]):
+        _say(f"{at.seconds / 3600:6.1f} h, step {at.step}: {at.mib} MiB, {at.objects} objects")
+    steady = flat(memory[begun], memory[-1])
+    _say("memory is flat" if steady else "memory is NOT flat")
+    return 0 if outcome.ends == ("stopped",) and steady else 1
+
+
+def flat(first: Memory, last: Memory) -> bool:
+    """Whether nothing has grown but by what comes and goes."""
+    return last.objects <= first.objects * GROWTH and last.mib <= first.mib * GROWTH
 
 
 def many(first: int, count: int, jobs: int) -> int:

@@ -49,10 +49,16 @@ class Strike:
 
 @frozen
 class Kill:
-    """The controller's n-th life ends after so many events, or before the n-th change it makes on disk."""
+    """A life of the controller ends after so many events, or before the n-th change on disk, or of checkpoints."""
 
     events: int | None = None
     changes: int | None = None
+    saves: int | None = None
+
+    def strikes(self, changes: int, saves: int) -> bool:
+        """Whether it is over at the so-many-th change."""
+        told = ((self.changes, changes), (self.saves, saves))
+        return any(limit is not None and count >= limit for limit, count in told)
 
 
 @frozen
@@ -107,7 +113,7 @@ def draw(seed: int) -> Schedule:
         strikes=() if calm else _strikes(random),
         kills=() if calm else _kills(random),
         debug=random.random() < 0.15,
-        calm=calm and not _faulty(spec),
+        calm=calm and not faulty(spec),
         latency=_latency(random),
     )
 
@@ -237,7 +243,7 @@ def _faults(random: Random, method: str, odds: float, kinds: tuple[str, ...] = (
     return [{"method": method, "kind": random.choice(kinds), "call": random.randint(1, 40)}]
 
 
-def _faulty(spec: Mapping[str, Any]) -> bool:
+def faulty(spec: Mapping[str, Any]) -> bool:
     """Whether a component of it is told to fail."""
     return '"kind"' in json.dumps(spec)
 
@@ -302,7 +308,7 @@ def _strikes(random: Random) -> tuple[Strike, ...]:
 
 
 def _strike(random: Random) -> Strike:
-    often = ("run_group", "generate", "prepare", "commit")
+    often = ("run_group", "generate", "prepare", "commit", "train")
     method = random.choice(often) if random.random() < 0.6 else random.choice(tuple(STRIKES))
     call = int(60 ** random.random())
     return Strike(method, call, random.choice(STRIKES[method]), seconds=random.uniform(1.0, 30.0))
@@ -313,9 +319,10 @@ def _kills(random: Random) -> tuple[Kill, ...]:
 
 
 def _kill(random: Random) -> Kill:
-    if random.random() < 0.6:
+    point = random.random()
+    if point < 0.5:
         return Kill(events=int(50 * 200 ** random.random()))
-    return Kill(changes=int(3 * 40 ** random.random()))
+    return Kill(changes=int(3 * 40 ** random.random())) if point < 0.75 else Kill(saves=random.randint(1, 90))
 
 
 def _latency(random: Random) -> dict[str, float]:

@@ -43,8 +43,8 @@ class Fate(Protocol):
         """A worker was started."""
         ...
 
-    def hurt(self, worker: str, how: str) -> None:
-        """Something was done to a worker."""
+    def hurt(self, worker: str, how: str, method: str = "") -> None:
+        """Something was done to a worker, or a call of `method` was."""
         ...
 
     def did(self, worker: SimWorker, method: str, args: tuple[Any, ...], result: Any) -> None:
@@ -107,7 +107,7 @@ class SimExecutor(InlineExecutor):
         struck = self._fate.strike("start")
         await asyncio.sleep(self._fate.seconds("start") + (struck.seconds if struck else 0.0))
         if struck is not None and struck.kind == "raise":
-            self._fate.hurt(spec.name, "did not start")
+            self._fate.hurt(spec.name, "did not start", "start")
             raise WorkerLost(spec.name, "injected: it did not start")
         worker = SimWorker(await super().start(spec), self._fate, self._bury)
         self.hired[worker.address] = worker
@@ -233,20 +233,25 @@ class SimWorker:
             await asyncio.sleep(seconds)
         await self.line.passes(self.name)
         self._fail(method, kind, "raise", "die")
-        result = await self.inner.call(method, *args)
+        try:
+            result = await self.inner.call(method, *args)
+        except RemoteError as error:
+            self._fate.hurt(self.name, f"{method} fails: {error.error.text}", method)
+            raise
         self._fate.did(self, method, args, result)
         self._fail(method, kind, "raise-after", "die-after")
         if kind == "explode":
             result = evolve(result, metrics={**result.metrics, "loss": nan, "grad_norm": inf, "skipped": 1.0})
         if kind == "late":
             assert struck is not None
+            self._fate.hurt(self.name, f"{method} is late", "" if method == "run_group" else "late")
             await asyncio.sleep(struck.seconds)
         await self.line.passes(self.name)
         return result
 
     def _fail(self, method: str, kind: str, raises: str, dies: str) -> None:
         if kind == raises:
-            self._fate.hurt(self.name, f"{method} raises")
+            self._fate.hurt(self.name, f"{method} raises", method)
             raise RemoteError(self.name, method, Remote("RuntimeError", f"injected: {method} {kind}"))
         if kind == dies:
             self.die(f"injected: {dies} in {method}")

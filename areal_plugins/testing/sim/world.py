@@ -12,30 +12,33 @@ from typing import Any
 
 from attrs import field, frozen
 
-from areal_core.errors import RemoteError, RunFailed, WorkerLost
+from areal_core.errors import RunFailed, WorkerLost
 from areal_core.pipeline.compose import compose
 from areal_core.pipeline.controller import Controller
-from areal_core.pipeline.dispatch import TooManyFailed
+from areal_core.pipeline.evaluate import recorded
 from areal_core.pipeline.events import Event
 from areal_core.pipeline.run import EvaluationReport, StepReport
 from areal_core.spec.experiment import Experiment
 from areal_plugins.testing.mocks import transport
 from areal_plugins.testing.sim import wires
 from areal_plugins.testing.sim.disk import Disk
+from areal_plugins.testing.sim.injuries import Injuries
 from areal_plugins.testing.sim.loop import Killed, SimLoop, abandon
-from areal_plugins.testing.sim.schedule import Kill, Mishap, Schedule, Strike
-from areal_plugins.testing.sim.setting import cheaply, experiment_of, latest, resident
+from areal_plugins.testing.sim.schedule import Kill, Mishap, Schedule, Strike, faulty
+from areal_plugins.testing.sim.setting import Memory, cheaply, experiment_of, latest
 from areal_plugins.testing.sim.watch import Broken, Watch
 from areal_plugins.testing.sim.wires import SimWorker
 
 SLOWEST = 30.0
 """How much longer than the shortest a call may take."""
 
+DOOMED = 5
+"""Failures in a row, each of them for a reason."""
+
+EVALUATIONS = "evaluations.jsonl"
+
 MOST = 5_000_000
 """Events of an experiment that never ends."""
-
-TOLERATED = frozenset({"run_group", "generate", "commit", "stats"})
-"""Calls whose raising must not end a run."""
 
 
 @frozen
@@ -52,8 +55,7 @@ class Outcome:
     trace: tuple[str, ...] = ()
     seen: Counter[str] = field(factory=Counter)
     most: Counter[str] = field(factory=Counter)
-    memory: tuple[tuple[float, int, int], ...] = ()
-    """Now and then: seconds, MiB of the process, and steps."""
+    memory: tuple[Memory, ...] = ()
 
 
 def play(schedule: Schedule, trace: int | None = 60) -> Outcome:
@@ -72,17 +74,15 @@ class World:
 
     def __init__(self, schedule: Schedule, folder: Path, trace: int | None = None) -> None:
         self.schedule, self.folder = schedule, folder
-        self.watch = Watch(schedule.patience, trace)
-        self.hurts: Counter[str] = Counter()
+        self.injuries = Injuries(schedule)
+        self.watch = Watch(schedule.patience, trace, self.injuries.judge)
         self.ends: list[str] = []
         self.struck: set[Mishap] = set()
         self._random = Random(schedule.seed ^ 0x5EED)
         self._calls: Counter[str] = Counter()
         self._workers: dict[str, SimWorker] = {}
-        self._raised: Counter[str] = Counter()
-        self._offset, self._runs = 0.0, 0
+        self._offset = 0.0
         self._kills = list(schedule.kills)
-        self._killed = False
 
     def play(self) -> Outcome:
         """Life after life, until the experiment is done."""
@@ -94,7 +94,7 @@ class World:
         return Outcome(
             seed=self.schedule.seed,
             lives=len(self.ends),
-            steps=len(self.watch.history.sequences),
+            steps=self.watch.history.last,
             seconds=self._offset,
             events=self.watch.looks,
             ends=tuple(self.ends),
@@ -107,28 +107,35 @@ class World:
 
     def _live_on(self) -> None:
         experiment = experiment_of(self.folder, self.schedule.spec)
-        resume: Path | None = None
+        run, resume = self.folder / "run", None
         lives = 12 + len(self.schedule.kills) + len(self.schedule.mishaps) + len(self.schedule.strikes)
         while not self.ends or self.ends[-1] != "done":
             if len(self.ends) == lives:
                 raise Broken("progress", f"not done after {lives} lives: {self.ends}", self._offset)
-            if resume is None:
-                self._runs += 1
-                self.watch.forget()
-            run = self.folder / f"run-{self._runs}"
             self.ends.append(_Life(self, experiment, run, resume).live())
             if self.watch.broken is not None:
                 raise self.watch.broken
             if self.schedule.rates:
                 return
-            resume = latest(run)
-            if resume is not None and self._finished(experiment, resume):
+            resume = self._spelt(latest(run))
+            if (resume is not None and self._finished(experiment, resume)) or self._doomed():
                 return
 
+    def _doomed(self) -> bool:
+        """Whether every life fails of the same: components that the spec tells to fail do so in each."""
+        return not self._kills and faulty(self.schedule.spec) and self.ends[-DOOMED:] == ["failed"] * DOOMED
+
+    def _spelt(self, checkpoint: Path | None) -> Path | None:
+        """The same in other words now and then, so that a run saves again, over it, what it resumed from."""
+        if checkpoint is None or self.schedule.seed % 3:
+            return checkpoint
+        return checkpoint.parent / ".." / checkpoint.parent.name / checkpoint.name
+
     def _finished(self, experiment: Experiment, resume: Path) -> bool:
-        """Whether its last step is saved: there is nothing to resume."""
+        """Whether its last step is saved, and evaluated if it is to be: there is nothing to resume."""
         last: int = json.loads((resume / "pipeline.json").read_text())["step"]
-        return last >= sum(stage.spec.training.max_steps for stage in experiment.stages)
+        lacks = experiment.stages[-1].spec.evaluation.after and last not in recorded(resume.parents[1] / EVALUATIONS)
+        return last >= sum(stage.spec.training.max_steps for stage in experiment.stages) and not lacks
 
     # --- what `wires` asks -----------------------------------------------------------------------------
 
@@ -138,8 +145,6 @@ class World:
         for strike in self.schedule.strikes:
             if strike.method == method and strike.call == count:
                 self.watch.note(f"! {method} number {count}: {strike.kind}")
-                if strike.kind.startswith("raise"):
-                    self._raised[method] += 1
                 return strike
         return self._at_random(method)
 
@@ -161,8 +166,9 @@ class World:
         if worker.spec.role == "engine":
             self.watch.engines[worker.address] = worker
 
-    def hurt(self, worker: str, how: str) -> None:
-        self.hurts[worker] += 1
+    def hurt(self, worker: str, how: str, method: str = "") -> None:
+        known = self._workers.get(worker)
+        self.injuries.add(worker, method, known is not None and self.watch.joins(known))
         self.watch.note(f"! {worker}: {how}")
 
     def did(self, worker: SimWorker, method: str, args: tuple[Any, ...], result: Any) -> None:
@@ -177,6 +183,7 @@ class World:
         match mishap.kind:
             case "jump":
                 self.watch.note(f"! the clock jumps {mishap.seconds:.0f} s")
+                self.injuries.jumped()
                 loop.advance(mishap.seconds)
             case "stop":
                 self.watch.note("! somebody asks the run to stop")
@@ -184,7 +191,7 @@ class World:
             case "disk-full":
                 self.watch.note(f"! the disk is full for {mishap.seconds:.0f} s")
                 life.disk.full = True
-                self._raised["disk"] += 1
+                self.injuries.disk = True
                 loop.call_later(mishap.seconds, life.disk.drain)
             case _:
                 worker = self._victim(mishap)
@@ -221,30 +228,8 @@ class World:
     def next_life(self) -> Kill:
         """How the life that begins will end, if it is not over before."""
         self._workers.clear()
-        self.hurts.clear()
-        self.watch.lost.clear()
-        self._raised.clear()
+        self.injuries.heal()
         return self._kills.pop(0) if self._kills else Kill()
-
-    def excused(self, failure: RunFailed, started: bool) -> bool:
-        """Whether a run may fail of this, after what was done to it."""
-        cause, supervision = failure.__cause__, self.schedule.spec["supervision"]
-        if not started and (self.hurts or self._raised):
-            return True
-        match cause:
-            case WorkerLost():
-                return self._used_up(cause.worker, supervision.get("max_restarts", 3))
-            case TooManyFailed():
-                return True
-            case RemoteError():
-                return "injected" in str(cause) and any(self._raised.keys() - TOLERATED)
-            case OSError():
-                return "injected" in str(cause)
-        return False
-
-    def _used_up(self, name: str, restarts: int) -> bool:
-        """Whether a worker, or the trainer, was lost more often than it may be restarted."""
-        return self.watch.lost[name] > restarts and not self.schedule.calm
 
 
 class _Life:
@@ -254,8 +239,9 @@ class _Life:
         self._world, self._watch, self._experiment = world, world.watch, experiment
         self._folder, self._resume = folder, resume
         self._kill = world.next_life()
+        self._keep: int = world.schedule.spec["checkpoint"]["keep"]
         self._controller: Controller | None = None
-        self._changes = 0
+        self._changes = self._saves = 0
         self._events = self._watch.looks
         self._started = self._killed = False
         self.disk = Disk(world.folder, self._change)
@@ -277,7 +263,7 @@ class _Life:
             self._dispose()
         if end in ("done", "stopped", "failed"):
             self._ended_well(end)
-        last = self._watch.files(self._folder, killed=end == "killed") if self._folder.exists() else 0
+        last = self._watch.directory.examine(self._folder, end == "killed", self._keep) if self._folder.exists() else 0
         self._watch.note(f"--- {end} at step {last}")
         return end
 
@@ -293,9 +279,21 @@ class _Life:
             return "killed"
         except RunFailed as failure:
             self._watch.note(f"failed: {failure.__cause__!r}"[:300])
-            if not self._world.excused(failure, self._started):
+            if not self._excused(failure):
                 self._watch.fail("no-failure", f"the run fails without a reason: {failure.__cause__!r}")
             return "failed"
+
+    def _excused(self, failure: RunFailed) -> bool:
+        controller, cause = self._controller, failure.__cause__
+        assert controller is not None
+        last = controller._run.events.step == self._composition.steps
+        alone = not isinstance(cause, WorkerLost) or self._alone(controller, cause.worker)
+        return self._world.injuries.excuse(failure, self._started, last, alone)
+
+    def _alone(self, controller: Controller, worker: str) -> bool:
+        """Whether nobody else does what a worker did."""
+        pools = (controller._crew.engines, controller._crew.rollouts)
+        return all(len(pool.seats) == 1 for pool in pools if any(seat.name == worker for seat in pool.seats))
 
     async def _main(self) -> str:
         wires.fate.set(self._world)
@@ -322,7 +320,7 @@ class _Life:
             run.directory.close()
             run.trace.close()
             run.observers.close(1.0)
-        self._watch._controller = None
+        self._watch.end()
         abandon(self.loop)
         transport._SHELVES.pop(str(self._folder / "work" / "weights"), None)
 
@@ -343,8 +341,9 @@ class _Life:
     def _change(self, event: str, path: Path, target: Path | None) -> None:
         if self._killed:
             raise Killed
-        self._changes += 1
-        if self._kill.changes is not None and self._changes >= self._kill.changes and self._started:
+        self._changes += self._started
+        self._saves += self._started and "checkpoints" in path.parts
+        if self._started and self._kill.strikes(self._changes, self._saves):
             self._watch.note(f"! the controller is killed before {event} of {path.name}")
             self._killed = True
             raise Killed
@@ -359,8 +358,8 @@ class _Life:
         self._watch.note(text)
 
     def stepped(self, report: StepReport) -> None:
-        if self._world.schedule.rates and report.step % 100 == 0:
-            self._watch.memory.append((self.loop.time(), resident(), report.step))
+        if self._world.schedule.rates and report.step % 25 == 0:
+            self._watch.memory.append(Memory.now(self.loop.time(), report.step))
 
     def evaluated(self, report: EvaluationReport) -> None:
         self._watch.events["evaluated"] += 1

@@ -23,7 +23,8 @@ from areal_core.pipeline.control import Change
 from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.elastic import Elastic
-from areal_core.pipeline.evaluate import Evaluator, first_and_last, flat
+from areal_core.pipeline.evaluate import Evaluator, first_and_last
+from areal_core.pipeline.evaluations import Evaluations
 from areal_core.pipeline.heap import seldom_searched
 from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.pool import Seat
@@ -96,16 +97,16 @@ class Controller:
             dispatch.patience(supervision, composition.debug),
             self._state.recent,
         )
-        self._evaluator = Evaluator(run, self._dispatcher, len(composition.engines) * composition.slots)
+        evaluator = Evaluator(run, self._dispatcher, len(composition.engines) * composition.slots)
+        done = resuming.evaluated(composition.folder, self._state)
+        self._evaluations = Evaluations(run, self._crew, evaluator, composition.steps, done)
         self._stopwatch = Stopwatch(run, self._crew, self._weights, composition.steps)
         self._elastic = Elastic(self._crew, self._lasting, run.events)
         self._stage: StageRun | None = None
         self._between: PipelineState | None = None
-        self._evaluation: asyncio.Task[None] | None = None
         self._attending: asyncio.Task[None] | None = None
         keep = composition.experiment.stages[0].spec.checkpoint.keep
         self._saver = Saver(run, self._crew.trainer, composition.identity(), keep, resume)
-        self._scores = list(resuming.evaluated(composition.folder, self._state).items())
 
     def stop(self, reason: str) -> None:
         """End after the step that is being trained, with a checkpoint."""
@@ -123,12 +124,9 @@ class Controller:
             RunFailed: it ended early; what was computed is in the run directory.
 
         """
-        with seldom_searched():
-            return await self._run_to_its_end()
-
-    async def _run_to_its_end(self) -> RunSummary:
         try:
-            await self._attempt()
+            with seldom_searched():
+                await self._attempt()
             if self._run.stop.asked is not None:
                 await self._save_what_there_is()
             await self._saver.settled()
@@ -178,7 +176,7 @@ class Controller:
 
     async def _attend(self) -> None:
         """Be there when the trainer is lost, whatever everyone else waits for."""
-        raise WorkerLost(self._crew.trainer.name, await self._crew.trainer.lost())
+        raise WorkerLost(self._crew.trainer.name, await self._supervisor.attend(self._crew.trainer))
 
     async def _go_back(self, setback: Setback) -> None:
         """Give up what is under way, and stand where a resume of the run would begin."""
@@ -195,7 +193,7 @@ class Controller:
         run.tally.totals.restarts += setback.cause == LOST
         run.tally.totals.reloads += setback.cause == RELOAD
         dropped = rewind(run, self._state, setback.cause)
-        self._scores = [(step, figures) for step, figures in self._scores if step <= state.step]
+        self._evaluations.go_back(state.step)
         await self._weights.forget()
         self._recovery.went_back(setback, lost, self._state, dropped)
         await run.stop.race(asyncio.sleep(setback.wait))
@@ -206,7 +204,6 @@ class Controller:
             await stage.close(cause)
         await self._saver.settled()  # what is being written may be the checkpoint to go back to
         await self._run.background.cancel()
-        self._evaluation = None
 
     async def _last_good(self) -> tuple[Path | None, PipelineState]:
         """The newest checkpoint of this run that is whole, and what it holds; else how the run began."""
@@ -242,11 +239,10 @@ class Controller:
         run.watcher.phase(f"stage {program.name}")
         await run.stop.race(self._begin_stage(program))
         self._recovery.over(self._state.step, self._state.incarnation)
-        if program.evaluation.before and self._state.step == 0 and not self._scores:
-            await run.stop.race(self._evaluate(program, 0))
+        await self._evaluations.first(program, self._state.step)
         await self._enter(program)
         if self._resume is not None and self._state.stage == program.name:
-            await self._evaluate_if_due(program)
+            await self._evaluate(program)
         while self._now.step < program.last:
             await self._now.advance()
             await self._between_steps(program)
@@ -277,14 +273,14 @@ class Controller:
 
     async def _enter(self, program: StageProgram) -> None:
         """Take up the stage where the state says."""
-        sources = await self._crew.sources("train")
+        sources = await self._run.stop.race(self._crew.sources("train"))
         self._stage = StageRun(
             self._run, self._crew, self._weights, self._dispatcher, self._stopwatch, program, sources, self._state
         )
         self._stage.begin()
 
     async def _between_steps(self, program: StageProgram) -> None:
-        await self._evaluate_if_due(program)
+        await self._evaluate(program)
         step, saves = self._now.step, self._composition.experiment.stages[0].spec.checkpoint.every
         if saves and step % saves == 0 and step != self._composition.steps:
             await self._checkpoint(program)
@@ -292,11 +288,11 @@ class Controller:
     async def _checkpoint(self, program: StageProgram) -> None:
         """Save while all else goes on. A debug run comes to rest first, and goes on as a resumed one would."""
         if not self._composition.debug:
-            await self._saver.save_beside(self._scored(self._now.state()))
+            await self._saver.save_beside(self._evaluations.within(self._now.state()))
             return
         await self._rest()
         self._state = self._now.state()
-        await self._saver.save_beside(self._scored(self._state))
+        await self._saver.save_beside(self._evaluations.within(self._state))
         await self._saver.settled()
         await self._now.close("checkpoint")
         await self._run.stop.race(self._crew.renew(WeightVersion(self._state.incarnation, self._state.step)))
@@ -310,45 +306,23 @@ class Controller:
 
     async def _beside(self) -> None:
         """Return once what runs beside the training loop is done."""
-        if self._evaluation is not None:
-            await self._evaluation
+        await self._evaluations.idle()
         await self._stopwatch.idle()
 
-    async def _evaluate_if_due(self, program: StageProgram) -> None:
-        """Once a step, whatever came between: a run that ends while it evaluates does so again when it is resumed."""
-        step, every = self._now.step, program.evaluation.every
-        last = step == self._composition.steps and program.evaluation.after
-        if every and step % every == 0 and not last and step not in dict(self._scores):
-            await self._evaluate_beside(program, step)
-
-    async def _evaluate_beside(self, program: StageProgram, step: int) -> None:
-        if self._evaluation is not None and not self._evaluation.done():
-            text = f"the evaluation after step {step} is left out: the one before still runs"
-            self._run.events.add("no-evaluation", text)
-            return
-        if program.mode != "generate":
+    async def _evaluate(self, program: StageProgram) -> None:
+        async def catch_up() -> None:
             await self._run.stop.race(self._now.catch_up())
-        self._evaluation = self._run.background.spawn(self._evaluate(program, step))
 
-    async def _evaluate(self, program: StageProgram, step: int) -> None:
-        sources = await self._crew.sources(program.evaluation.split)
-        report = await self._evaluator.run(program, sources, step)
-        if report is not None:
-            self._scores.append((step, flat(report)))
+        await self._evaluations.if_due(program, self._now.step, catch_up)
 
     async def _finish(self) -> None:
         """After the last step: save, and see what came of it."""
         program = self._composition.stages[-1]
-        await self._saver.save(self._scored(self._state))
+        await self._saver.save(self._evaluations.within(self._state))
         self._stage = self._between = None
         if self._attending is not None:
             self._attending.cancel()  # from here on nobody needs the trainer
-        if program.evaluation.after:
-            self._run.watcher.phase("evaluating")
-            await self._run.stop.race(self._evaluate(program, self._state.step))
-
-    def _scored(self, state: PipelineState) -> PipelineState:
-        return evolve(state, scores=tuple(self._scores))
+        await self._evaluations.last(program, self._state.step)
 
     async def _save_what_there_is(self) -> None:
         """A checkpoint of a run that ends early, if its trainer is between two steps of a stage, or of two stages.
@@ -367,7 +341,7 @@ class Controller:
             return
         self._run.watcher.phase("saving a checkpoint")
         try:
-            await self._saver.save(self._scored(state))
+            await self._saver.save(self._evaluations.within(state))
         except (ArealError, OSError) as error:
             self._run.events.add("no-checkpoint", f"the last checkpoint could not be written: {error}", "error")
 
@@ -391,7 +365,7 @@ class Controller:
             outcome=outcome,
             steps=self._run.events.step,
             seconds=self._run.trace.elapsed,
-            evaluations=first_and_last(self._scores),
+            evaluations=first_and_last(self._evaluations.scores),
             cause=_text(stop.cause) if stop.cause else stop.asked or "",
             checkpoint=str(self._saver.saved or ""),
         )

@@ -41,19 +41,21 @@ class Crew:
         return len(self.engines.ready) * self._composition.slots
 
     async def start(self, version: WeightVersion, model: str = "") -> None:
-        """Start everyone at the same time; `model` is a directory to use instead of the spec's model."""
-        await together([self.trainer.start(), self._supervisor.start(self._others)])
-        self._directory = model or await self.trainer.ranks[0].call("materialize", self._composition.model)
-        await together([self._bring_trainer(), self._bring_others(version)])
+        """Start everyone at the same time; `model` is a directory to use instead of the spec's model.
+
+        Whoever is lost before the run has begun is started again, under the same limits as later.
+        """
+        insist, name = self._supervisor.insist, self.trainer.name
+        await together([insist(name, lambda: self._find_model(model)), self._supervisor.start(self._others)])
+        await together([insist(name, self._bring_trainer), self._bring_others(version)])
 
     async def restart_trainer(self) -> None:
-        """End what is left of the trainer's ranks and bring up new ones, which have begun no stage.
+        """Where the trainer is broken, bring up new ranks, which have begun no stage.
 
         Raises:
             WorkerLost: they did not come up.
 
         """
-        await self.trainer.restart(GRACE)
         try:
             await self._bring_trainer()
         except RemoteError as error:
@@ -113,7 +115,21 @@ class Crew:
     def _others(self) -> list[Seat]:
         return [*self.engines.seats, *self.rollouts.seats]
 
+    async def _find_model(self, model: str) -> None:
+        await self._start_trainer()
+        try:
+            self._directory = model or await self.trainer.ranks[0].call("materialize", self._composition.model)
+        except WorkerLost as error:
+            self.trainer.end(self.trainer.ranks[0], error.reason)
+            raise
+
+    async def _start_trainer(self) -> None:
+        """Start the ranks, unless they are there."""
+        if self.trainer.broken or not self.trainer.ranks:
+            await self.trainer.restart(GRACE)
+
     async def _bring_trainer(self) -> None:
+        await self._start_trainer()
         plan = self._composition.trainer_plan
         await self.trainer.call_each("setup", [(plan(rank.spec, self._directory),) for rank in self.trainer.ranks])
 
@@ -125,14 +141,10 @@ class Crew:
         self._version = version
         await together(
             [
-                *(self._supervisor.settle(seat, self._bring_engine) for seat in self.engines.seats),
-                *(self._supervisor.settle(seat, self._bring_rollout) for seat in self.rollouts.seats),
+                *(self._supervisor.settle(self.engines, seat, self._bring_engine) for seat in self.engines.seats),
+                *(self._supervisor.settle(self.rollouts, seat, self._bring_rollout) for seat in self.rollouts.seats),
             ]
         )
-        for seat in self.engines.seats:
-            self._supervisor.keep(self.engines, seat, self._bring_engine)
-        for seat in self.rollouts.seats:
-            self._supervisor.keep(self.rollouts, seat, self._bring_rollout)
 
     async def _equip(self, seat: Seat) -> None:
         """Set a worker up for the stage that begins, unless it is lost: so is whoever takes its seat."""

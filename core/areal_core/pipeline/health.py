@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 from areal_core.errors import RemoteError, WorkerLost
 from areal_core.pipeline.events import Events
-from areal_core.pipeline.pool import Seat
 from areal_core.protocols import Worker
 from areal_core.workers.plans import Health
 
@@ -23,6 +23,10 @@ def manner(reason: str) -> str:
     return "hung" if reason.startswith(HUNG) else "dead"
 
 
+End = Callable[[Worker, str], None]
+"""Ends a worker that is there but does not serve, because of what the second argument says."""
+
+
 class Checkup:
     """Asks a worker `health` every so often. What it has to say becomes events; one that is silent is ended."""
 
@@ -30,17 +34,17 @@ class Checkup:
         """Seconds between questions, and seconds of silence that mean that it hangs."""
         self._events, self._every, self._timeout = events, every, timeout
 
-    async def attend(self, seat: Seat) -> None:
-        """Ask whoever holds `seat` now, until it is gone."""
-        worker, silent, complained = seat.worker, 0, False
-        while seat.held is worker:
+    async def attend(self, worker: Worker, end: End) -> None:
+        """Ask `worker` until it is gone."""
+        silent, complained = 0, False
+        while True:
             await asyncio.sleep(0 if silent else self._every)
             try:
                 health = await self._ask(worker)
             except TimeoutError:
                 silent += 1
                 if silent == ASKS:
-                    seat.end(worker, f"{HUNG} no answer for {self._timeout:g} s")
+                    end(worker, f"{HUNG} no answer for {self._timeout:g} s")
                     return
             except WorkerLost:
                 return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from attrs import frozen
 
@@ -11,10 +11,11 @@ from areal_core.errors import ArealError, WorkerLost
 from areal_core.pipeline.background import Background, together
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.events import Events
-from areal_core.pipeline.health import HUNG, Checkup, manner
+from areal_core.pipeline.health import HUNG, Checkup, End, manner
 from areal_core.pipeline.pool import Pool, Seat
-from areal_core.protocols import Executor
+from areal_core.protocols import Executor, Worker
 from areal_core.spec.model import SupervisionSpec
+from areal_core.workers.group import WorkerGroup
 
 GRACE = 10.0
 """Seconds that a worker gets to end by itself."""
@@ -77,25 +78,48 @@ class Supervisor:
         self._watches: dict[Seat, asyncio.Task[None]] = {}
 
     async def start(self, seats: Sequence[Seat]) -> None:
-        """Start a worker for each seat, all at the same time; they are not ready yet."""
-        await together([self._hire(seat) for seat in seats])
+        """Start a worker for each seat, all at the same time; they are not ready yet, and some may be lost."""
+        await together([self._begin(seat) for seat in seats])
 
-    async def settle(self, seat: Seat, bring: Bring) -> None:
-        """Make a worker that was started serve; raises `WorkerLost` where that takes too long."""
-        limit = self._persistence.start_timeout
+    async def settle(self, pool: Pool, seat: Seat, bring: Bring) -> None:
+        """Let the worker that was started for `seat` serve, or whoever takes its place, and `keep` it.
+
+        A worker that is lost is started again; what one raises is wrong from the beginning, and raised.
+        """
         try:
-            async with asyncio.timeout(limit):
-                await bring(seat)
-        except TimeoutError:
-            raise WorkerLost(seat.name, f"{HUNG} it did not serve within {limit:g} s") from None
+            if seat.held is None:
+                raise WorkerLost(seat.name, seat.fault)
+            await self._serve(seat, bring)
+        except WorkerLost as error:
+            self._end(seat)
+            self.mourn(seat.name, error.reason)
+            await self._replace(pool, seat, bring, error.reason)
+        if seat in pool.seats:
+            self.keep(pool, seat, bring)
+
+    async def insist(self, worker: str, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Make an attempt to have `worker` serve, and another one whenever it is lost in that."""
+        restarts = 0
+        while True:
+            try:
+                await attempt()
+            except WorkerLost as error:
+                self.mourn(worker, error.reason)
+                if restarts >= self._persistence.max_restarts:
+                    raise _often(worker, error.reason, restarts) from error
+            else:
+                break
+            restarts += 1
+            await asyncio.sleep(self._persistence.wait(restarts))
+        if restarts:
+            self._welcome(worker, restarts)
 
     async def take_in(self, pool: Pool, seat: Seat, bring: Bring) -> None:
         """Start a worker for one more seat and let it serve; raises where it cannot, with nothing left of it."""
         try:
             await self._start(seat, bring)
         except BaseException:
-            if seat.held is not None:
-                seat.held.kill()
+            self._end(seat)
             raise
         pool.add(seat)
         self.keep(pool, seat, bring)
@@ -116,18 +140,41 @@ class Supervisor:
             self._watches.pop(seat).cancel()
             await seat.worker.stop(GRACE)
 
+    async def attend(self, group: WorkerGroup) -> str:
+        """Ask the ranks how they are until one is lost; the reason."""
+        return await self._attend(group.ranks, group.end, group.lost())
+
+    async def _begin(self, seat: Seat) -> None:
+        try:
+            await self._hire(seat)
+        except WorkerLost as error:
+            seat.held, seat.fault = None, error.reason
+
     async def _hire(self, seat: Seat) -> None:
         seat.held, seat.fault = await self._executor.start(seat.spec), ""
 
+    async def _serve(self, seat: Seat, bring: Bring) -> None:
+        limit = self._persistence.start_timeout
+        try:
+            async with asyncio.timeout(limit):
+                await bring(seat)
+        except TimeoutError:
+            raise WorkerLost(seat.name, f"{HUNG} it did not serve within {limit:g} s") from None
+
     async def _start(self, seat: Seat, bring: Bring) -> None:
         await self._hire(seat)
-        await self.settle(seat, bring)
+        await self._serve(seat, bring)
+
+    def _end(self, seat: Seat) -> None:
+        seat.ready = False
+        if seat.held is not None:
+            seat.held.kill()
 
     async def _keep(self, pool: Pool, seat: Seat, bring: Bring) -> None:
         clock = asyncio.get_running_loop().time
         while seat in pool.seats:
             since = clock()
-            killed = await self._attend(seat)
+            killed = await self._attend([seat.worker], seat.end, seat.worker.lost())
             seat.ready, reason = False, seat.fault or killed
             if clock() - since >= self._persistence.forgive_after or _excused(seat, reason):
                 seat.restarts = 0
@@ -135,14 +182,15 @@ class Supervisor:
             if seat in pool.seats:
                 await self._replace(pool, seat, bring, reason)
 
-    async def _attend(self, seat: Seat) -> str:
-        """Ask the worker how it is until it is lost; the reason."""
-        asking = None if self._checkup is None else self._background.spawn(self._checkup.attend(seat))
+    async def _attend(self, workers: Iterable[Worker], end: End, lost: Awaitable[str]) -> str:
+        """Ask the workers how they are until one is `lost`; the reason."""
+        checkup = self._checkup
+        asking = [self._background.spawn(checkup.attend(worker, end)) for worker in workers] if checkup else []
         try:
-            return await seat.worker.lost()
+            return await lost
         finally:
-            if asking is not None:
-                asking.cancel()
+            for task in asking:
+                task.cancel()
 
     async def _replace(self, pool: Pool, seat: Seat, bring: Bring, loss: str) -> None:
         """Try until another one serves; a start that fails is a restart that is used up."""
@@ -156,16 +204,14 @@ class Supervisor:
             try:
                 await self._start(seat, bring)
             except ArealError as error:
-                seat.ready = False
                 reason = f"{loss}; it did not come back: {error}"
+                self._end(seat)
                 self._lost(seat.name, reason)
-                if seat.held is not None:
-                    seat.held.kill()
-        self._events.add("worker-restarted", f"{seat.name} is back", worker=seat.name, restarts=seat.restarts)
+        self._welcome(seat.name, seat.restarts)
         self._condition.changed()
 
     def _give_up(self, pool: Pool, seat: Seat, reason: str) -> None:
-        error = WorkerLost(seat.name, f"{reason}; it was restarted {seat.restarts} times before")
+        error = _often(seat.name, reason, seat.restarts)
         if pool.whole or pool.seats == [seat]:
             raise error
         pool.remove(seat)
@@ -180,9 +226,16 @@ class Supervisor:
         self._told(worker, reason)
         self._condition.changed()
 
+    def _welcome(self, worker: str, restarts: int) -> None:
+        self._events.add("worker-restarted", f"{worker} is back", worker=worker, restarts=restarts)
+
     def _lost(self, worker: str, reason: str) -> None:
         how = manner(reason)
         self._events.add("worker-lost", f"{worker}: {reason}", "error", worker=worker, reason=reason, how=how)
+
+
+def _often(worker: str, reason: str, restarts: int) -> WorkerLost:
+    return WorkerLost(worker, f"{reason}; it was restarted {restarts} times before")
 
 
 def _excused(seat: Seat, reason: str) -> bool:

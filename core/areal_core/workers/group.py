@@ -108,6 +108,11 @@ class WorkerGroup:
         for rank in self.ranks:
             rank.kill()
 
+    def end(self, rank: Worker, fault: str) -> None:
+        """Kill the group because of what is wrong with `rank`."""
+        if rank in self.ranks:
+            self.kill(_of_rank(rank, fault))
+
     async def close(self) -> None:
         """End the links."""
         await asyncio.gather(*(rank.close() for rank in self.ranks))

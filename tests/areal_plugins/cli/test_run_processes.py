@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,7 +15,6 @@ import pytest
 from areal_plugins.builtin.ownership import run_key
 
 pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 SPEC = """
 name: small
@@ -43,30 +41,6 @@ def start(*argv):
     command = [sys.executable, "-m", "areal_plugins", "run", "spec.yaml", *argv]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-
-
-def test_ctrl_c_leaves_a_checkpoint_and_no_process_and_a_resume_finishes_the_run(here):
-    with start("--run-dir", "r", "--set", "training.max_steps=100000", "--set", "evaluation.before=false") as process:
-        shown = ""
-        while "step 1/" not in shown:
-            line = process.stdout.readline()
-            assert line, shown
-            shown += line
-        workers = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGINT)
-        shown += process.stdout.read()
-    assert process.returncode == 130, shown
-    assert len(workers) >= 3
-    assert not psutil.wait_procs(workers, timeout=30)[1]
-    done = len((here / "r" / "metrics.jsonl").read_text().splitlines())
-    with start("--resume", "r", "--set", f"training.max_steps={done + 2}") as process:
-        shown = process.stdout.read()
-    assert process.returncode == 0, shown
-    assert "held-out accuracy of sums:" in shown
-    steps = [json.loads(line)["step"] for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
-    assert steps == list(range(1, done + 3))
-    model = transformers.AutoModelForCausalLM.from_pretrained(here / "r" / "checkpoints" / f"step-{done + 2}")
-    assert model.config.hidden_size == 16
 
 
 def test_a_trainer_that_is_killed_comes_back_and_the_run_ends_with_the_steps_asked_for(here):

@@ -337,3 +337,24 @@ def test_every_event_is_on_disk(scene):
     scene.run(SLOW, meddle=killing("engine-0"))
     lines = [json.loads(line) for line in (scene.folder / "run" / "events.jsonl").read_text().splitlines()]
     assert [line["kind"] for line in lines] == scene.log.kinds()
+
+
+def test_the_last_rollout_worker_that_dies_while_it_is_asked_for_sizes_ends_the_run(scene):
+    async def meddle(controller):
+        await asyncio.sleep(1.0)
+        seats(controller)["rollout-0"].worker.kill()
+
+    slow = "executor.mock.latency={size: 5.0}"
+    with pytest.raises(RunFailed, match="rollout-0"):
+        scene.run(slow, "supervision.max_restarts=0", meddle=meddle)
+
+
+def test_an_engine_that_waits_for_its_answers_to_end_takes_in_weights_though_they_are_cancelled(scene):
+    workers = "resources={infer: {num_gpus: 2}, rollout: {cpus: 2}}"
+    overrides = ("pipeline.interruptible=false", "supervision.max_restarts=9", workers)
+    summary = scene.run(SLOW, *overrides, meddle=killing("rollout-0", "rollout-1", times=9))
+    assert summary.outcome == "done"
+    assert {event.data["worker"] for event in scene.log.events if event.kind == "worker-lost"} == {
+        "rollout-0",
+        "rollout-1",
+    }

@@ -269,3 +269,25 @@ def test_nothing_is_rolled_out_twice_in_a_debug_run(scene):
     options = "supervision={straggler_factor: 1.01, straggler_floor: 0}"
     scene.run(SLOW, TWO, options, debug=True)
     assert not events(scene, "group-hedged")
+
+
+def test_a_trainer_rank_is_asked_how_it_is_as_well(scene, monkeypatch):
+    notes = [Note("memory-pressure", "91% of its memory was in use", "warning", {"before": 0.91})]
+
+    async def health(self):
+        return Health(0.91, tuple(notes.pop() for _ in notes[:1]))
+
+    monkeypatch.setattr("areal_core.workers.trainer.TrainerService.health", health)
+    scene.run(SLOW)
+    assert [event.data["worker"] for event in events(scene, "memory-pressure")] == ["trainer"]
+
+
+def test_a_trainer_rank_that_answers_nothing_hangs_and_takes_its_group_back_to_the_checkpoint(scene):
+    async def act(controller):
+        silent(controller._crew.trainer.ranks[1])
+
+    scene.run(SLOW, "resources={train: {num_gpus: 2}}", meddle=at_step(3, act))
+    lost = [event.data for event in events(scene, "worker-lost")]
+    assert [(data["worker"], data["how"]) for data in lost] == [("trainer", "hung")]
+    assert lost[0]["reason"] == "hung: trainer-1: no answer for 60 s"
+    assert trained(scene) == list(range(80))

@@ -193,3 +193,17 @@ def test_an_unknown_role_is_refused_with_those_that_exist() -> None:
 
     with pytest.raises(PluginError, match=r"painter: is no role of a worker .roles are engine, trainer, rollout"):
         running(test, "painter")
+
+
+def test_a_call_whose_own_work_is_cancelled_is_an_error_and_no_end_of_the_caller() -> None:
+    async def give_up(_array: np.ndarray) -> None:
+        work = asyncio.ensure_future(asyncio.sleep(60))
+        asyncio.get_running_loop().call_soon(work.cancel)
+        await work
+
+    async def test(_executor: InlineExecutor, worker: InlineWorker) -> None:
+        worker._host.service.double = give_up  # type: ignore[attr-defined]
+        with pytest.raises(RemoteError, match="CancelledError"):
+            await worker.call("double", np.zeros(3))
+
+    running(test)
