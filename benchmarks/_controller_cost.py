@@ -166,8 +166,8 @@ def spec(devices: int, steps: int) -> dict[str, Any]:
 
 def measure(devices: int, trajectories: int = 40_000) -> Cost:
     """Run as many steps as `trajectories` take, and one step less, so that starting and ending do not count."""
-    few = 6
-    many = few + max(2, trajectories // (A_DEVICE * devices))
+    few = 5  # all that the bound has room for is under way
+    many = few + max(1, trajectories // (A_DEVICE * devices))
     count = (many - few) * A_DEVICE * devices
     spent = _controlled(devices, many) - _controlled(devices, few)
     mocks = _alone(count // GROUP)

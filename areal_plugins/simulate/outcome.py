@@ -23,7 +23,8 @@ STEPS = 10
 class Outcome:
     """Steady figures, the start and the end of the run left out.
 
-    Rates count the tokens that were trained on, `tokens` those of prompts included. `utilization` is
+    Rates count the tokens that were trained on, `tokens` those of prompts included, but for `generated`, those of
+    the answers that ended. `utilization` is
     `(G + T) / ((n_g + n_t) wall)`, G and T the device-seconds that generation and training of the same
     tokens take at saturated throughput; `best` is what it can be at this split. `lags` are the shares of
     the trained tokens at each lag; `waits` shares of a pool's time, by what it is spent on.
@@ -32,6 +33,7 @@ class Outcome:
     job: Job
     tokens: float
     answers: float
+    generated: float
     steps_an_hour: float
     utilization: float
     best: float
@@ -48,25 +50,30 @@ class Outcome:
         return sum(lag * share for lag, share in self.lags.items())
 
 
-def simulate(job: Job, steps: int = STEPS) -> Outcome:
-    """Run `job` and see what comes of it.
+def simulate(job: Job, steps: int = STEPS, warm: int | None = None, after: int | None = None) -> Outcome:
+    """Run `job` and see what comes of `steps` steps, after `warm` and before `after` others.
+
+    At the start generation runs ahead until the bound or the pace of training holds it; towards the end it stops.
 
     Raises:
         InputError: it cannot be.
         RunFailed: it did not end.
 
     """
-    warm, cool = job.max_staleness + 2, job.max_staleness + 1
+    warm = job.max_staleness + 2 if warm is None else warm
+    after = job.max_staleness + 1 if after is None else after
     with tempfile.TemporaryDirectory(prefix="areal-simulate-") as folder:
-        directory = run(job, warm + steps + cool, Path(folder))
+        directory = run(job, warm + steps, Path(folder), after)
         return _outcome(job, directory, warm, steps, saturated(job.scenario(), job.max_concurrent, job.batch_size))
 
 
 def _outcome(job: Job, directory: Path, warm: int, steps: int, rate: Rate) -> Outcome:
     metrics, timings = (_lines(directory / f"{name}.jsonl") for name in ("metrics", "timings"))
     wall = timings[warm + steps - 1]["elapsed"] - timings[warm - 1]["elapsed"]
+    before = metrics[warm - 1]
     metrics, timings = metrics[warm : warm + steps], timings[warm : warm + steps]
     grain = job.scenario().grain
+    generated = (metrics[-1]["tokens/generated"] - before["tokens/generated"]) * grain
     answers = sum(line["length/mean"] * grain * line["simulated/trajectories"] for line in metrics)
     training = sum(line["train"] for line in timings)
     generating = answers / rate.engine * job.engine_devices
@@ -77,6 +84,7 @@ def _outcome(job: Job, directory: Path, warm: int, steps: int, rate: Rate) -> Ou
         job=job,
         tokens=sum(line["simulated/tokens"] for line in metrics) / wall,
         answers=answers / wall,
+        generated=generated / wall,
         steps_an_hour=3600 * steps / wall,
         utilization=(generating + trained) / (job.devices * wall),
         best=balanced,

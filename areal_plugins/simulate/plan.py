@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +165,10 @@ def simulated_spec(job: Job, steps: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run(job: Job, steps: int, folder: Path) -> Path:
-    """Run `steps` steps of `job`; the run directory, which is made in `folder`.
+def run(job: Job, steps: int, folder: Path, after: int = 0) -> Path:
+    """Run the first `steps` of `steps + after` steps of `job`; the run directory, which is made in `folder`.
+
+    Towards its end a run admits less and less, which those steps `after` keep out of the ones that are run.
 
     Raises:
         InputError: the model does not fit the engines' devices, or a batch holds no whole groups.
@@ -179,26 +178,21 @@ def run(job: Job, steps: int, folder: Path) -> Path:
     _check(job)
     folder.mkdir(parents=True, exist_ok=True)
     source = folder / "simulated.yaml"
-    source.write_text(json.dumps(simulated_spec(job, steps)), encoding="utf-8")
+    source.write_text(json.dumps(simulated_spec(job, steps + after)), encoding="utf-8")
     experiment = load_experiment(str(source))
-    with _few_collections(), asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(_controlled(experiment, folder / "run"))
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(_controlled(experiment, folder / "run", steps if after else None))
     return folder / "run"
 
 
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    """Millions of records are alive, of which hardly any is garbage: looking through them often is most of the time."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-async def _controlled(experiment: Any, folder: Path) -> None:
-    await Controller(compose(experiment, folder, debug=True), Silent()).run()
+async def _controlled(experiment: Any, folder: Path, last: int | None) -> None:
+    """Run it, up to the step `last` if that is given: what is under way then ends with the loop."""
+    enough = asyncio.Event()
+    run = asyncio.ensure_future(Controller(compose(experiment, folder, debug=True), Silent(last, enough)).run())
+    reached = asyncio.ensure_future(enough.wait())
+    await asyncio.wait([run, reached], return_when=asyncio.FIRST_COMPLETED)
+    if run.done():
+        run.result()
 
 
 def _check(job: Job) -> None:
@@ -213,11 +207,16 @@ def _check(job: Job) -> None:
 
 
 class Silent:
-    """A watcher that keeps nothing."""
+    """A watcher that keeps nothing, and says when the step `last` is done."""
+
+    def __init__(self, last: int | None = None, done: asyncio.Event | None = None) -> None:
+        self._last, self._done = last, done
 
     def phase(self, text: str) -> None: ...
 
-    def stepped(self, report: StepReport) -> None: ...
+    def stepped(self, report: StepReport) -> None:
+        if self._done is not None and report.step == self._last:
+            self._done.set()
 
     def evaluated(self, report: EvaluationReport) -> None: ...
 

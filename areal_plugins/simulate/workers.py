@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,16 +24,12 @@ from areal_core.data import (
 )
 from areal_core.errors import WorkerLost
 from areal_core.workers.plans import EnginePlan, GroupOrder, GroupResult, TrainResult
-from areal_core.workers.seeds import derive
 from areal_plugins.simulate.costs import EngineCosts, TrainerCosts, UpdateCosts
 from areal_plugins.simulate.engine import Sequence, SimulatedEngine
 from areal_plugins.simulate.lengths import Lengths
 
 T = TypeVar("T")
 Dial = Callable[[str], "EngineActor"]
-
-_SPAN = float(1 << 63)
-_LENGTH, _REWARD, _PROMPT = range(3)
 
 
 @frozen
@@ -148,12 +145,13 @@ class RolloutActor:
         engine = self._dial(order.engine).engine
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        group = _Group(len(order.members), done)
-        prompt = max(1, round(self._draw("prompts", order, _PROMPT, 0)))
-        for member in order.members:
-            length = min(self._work.longest, max(1, round(self._draw("answers", order, _LENGTH, member))))
-            judging = self._draw("rewards", order, _REWARD, member)
-            sequence = Sequence(prompt, length, group.judge(loop.time, judging), shared=bool(group.sequences))
+        group, work = _Group(len(order.members), done), self._work
+        point = Random(order.seed).random  # noqa: S311  # lengths, not secrets
+        prompt = max(1, round(work.prompts.at(point())))
+        for _ in order.members:
+            length = min(work.longest, max(1, round(work.answers.at(point()))))
+            judging = group.judge(loop.time, work.rewards.at(point()))
+            sequence = Sequence(prompt, length, judging, shared=bool(group.sequences))
             group.sequences.append(sequence)
             engine.submit(sequence)
         try:
@@ -176,16 +174,12 @@ class RolloutActor:
                     member=member,
                     columns=self._columns.of(sequence.stretches, self._work.grain),
                     prompt_length=0,
-                    reward=float(derive(order.seed, member, 9) & 1),
+                    reward=float(sequence.length & 1),
                     finish="length" if sequence.length >= longest else "stop",
                 )
                 for member, sequence in members
             ),
         )
-
-    def _draw(self, what: str, order: GroupOrder, stream: int, member: int) -> float:
-        lengths: Lengths = getattr(self._work, what)
-        return lengths.at(derive(order.seed, stream, member) / _SPAN)
 
 
 @define(eq=False)
@@ -214,20 +208,29 @@ class _Columns:
 
     def __init__(self, longest: int) -> None:
         longest += 64  # a unit more for every version that drew a part
+        self._longest = longest
+        self._versions: dict[int, np.ndarray] = {}
         self._tokens = np.zeros(longest, dtype=np.int32)
         self._mask = np.ones(longest, dtype=np.uint8)
         self._logprobs = np.zeros(longest, dtype=np.float32)
 
     def of(self, stretches: list[tuple[int, int]], grain: int) -> dict[str, np.ndarray]:
         counts, codes = _units(stretches, grain)
-        versions = np.repeat(np.array(codes, dtype=np.int64), counts)
-        size = len(versions)
+        size = sum(counts)
+        alone = len(codes) == 1
+        versions = self._all(codes[0])[:size] if alone else np.repeat(np.array(codes, dtype=np.int64), counts)
         return {
             "tokens": self._tokens[:size],
             "mask": self._mask[:size],
             "logprobs": self._logprobs[:size],
             "versions": versions,
         }
+
+    def _all(self, code: int) -> np.ndarray:
+        """A column of one version."""
+        if code not in self._versions:
+            self._versions[code] = np.full(self._longest, code, dtype=np.int64)
+        return self._versions[code]
 
 
 def _units(stretches: list[tuple[int, int]], grain: int) -> tuple[list[int], list[int]]:

@@ -25,6 +25,7 @@ from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.elastic import Elastic
 from areal_core.pipeline.evaluate import Evaluator, first_and_last
 from areal_core.pipeline.evaluations import Evaluations
+from areal_core.pipeline.heap import seldom_searched
 from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.pool import Seat
 from areal_core.pipeline.recovery import LOST, RELOAD, Recovery, Setback
@@ -124,7 +125,8 @@ class Controller:
 
         """
         try:
-            await self._attempt()
+            with seldom_searched():
+                await self._attempt()
             if self._run.stop.asked is not None:
                 await self._save_what_there_is()
             await self._saver.settled()
