@@ -27,7 +27,6 @@ from areal_core.pipeline.evaluate import Evaluator, first_and_last
 from areal_core.pipeline.evaluations import Evaluations
 from areal_core.pipeline.heap import seldom_searched
 from areal_core.pipeline.opening import open_executor, open_run, rewind
-from areal_core.pipeline.pool import Seat
 from areal_core.pipeline.recovery import LOST, RELOAD, Recovery, Setback
 from areal_core.pipeline.run import Watcher
 from areal_core.pipeline.saving import Saver
@@ -75,7 +74,9 @@ class Controller:
             self._executor, self._lasting, run.condition, run.events, run.observers.failed,
             supervise.persistence(supervision), supervise.checkup(supervision, run.events, composition.debug),
         )  # fmt: skip
-        self._crew = Crew(composition, self._executor, self._supervisor, run.condition, self._join)
+        self._crew = Crew(
+            composition, self._executor, self._supervisor, run.condition, lambda seat: self._weights.join(seat)
+        )
         self._weights = Weights(
             self._crew.trainer, self._crew.engines, composition.route, run.background, run.condition, run.events,
             run.trace, self._committed, supervision.update_timeout,
@@ -349,9 +350,6 @@ class Controller:
     def _now(self) -> StageRun:
         assert self._stage is not None
         return self._stage
-
-    async def _join(self, engine: Seat) -> None:
-        await self._weights.join(engine)
 
     def _committed(self, version: WeightVersion) -> None:
         if self._stage is not None:
