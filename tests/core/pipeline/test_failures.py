@@ -151,6 +151,12 @@ def test_a_trainer_that_raises_fails_the_run_with_its_error_and_a_checkpoint(sce
     assert scene.checkpoint(7).is_dir()
 
 
+def test_a_step_that_one_rank_failed_in_leaves_no_checkpoint_since_others_may_have_done_it(scene):
+    with pytest.raises(RunFailed, match="trainer-1: train: RuntimeError: told to fail"):
+        scene.run("resources={train: {num_gpus: 2}}", "executor.mock.faults=[{method: train, call: 16}]")
+    assert not scene.checkpoint(7).exists()
+
+
 def test_a_step_that_failed_is_done_again_after_a_resume(scene):
     with pytest.raises(RunFailed):
         scene.run("training.mock.faults=[{method: train, call: 8}]")
