@@ -96,13 +96,17 @@ async def _wire(folder: Path) -> tuple[Wire, bytes]:
     way_out = "start it, or go on with it by run --resume; a run in debug mode cannot be spoken to"
     try:
         said = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        return await connect(said["address"]), bytes.fromhex(said["key"])
+        key = bytes.fromhex(said["key"])
+        return await connect(said["address"]), key
     except FileNotFoundError:
         raise InputError(str(folder), "is not the directory of a run that is going on", way_out) from None
     except PermissionError:
         raise InputError(str(folder / FILE), "cannot be read: the run belongs to another user") from None
     except ConnectionError:
         raise InputError(str(folder), "its run has ended without notice", way_out) from None
+    except (ValueError, KeyError, TypeError) as error:
+        problem = f"does not say where the run is: {type(error).__name__}: {error}"
+        raise InputError(str(folder / FILE), problem, "stop the run, and go on with it by run --resume") from error
 
 
 def _write(file: Path, text: str) -> None:

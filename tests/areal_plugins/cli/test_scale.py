@@ -82,6 +82,13 @@ def test_a_run_that_was_killed_is_an_error_too(tmp_path, capsys):
     assert "its run has ended without notice" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", "[]", '{"key": "00"}', '{"address": "tcp:127.0.0.1:1", "key": "no"}'])
+def test_a_damaged_control_file_is_named(tmp_path, capsys, text):
+    (tmp_path / FILE).write_text(text)
+    assert main(["scale", str(tmp_path), "--infer", "2"]) == 2
+    assert FILE in capsys.readouterr().err
+
+
 def test_less_than_one_engine_is_refused(tmp_path, capsys):
     assert main(["scale", str(tmp_path), "--infer", "0"]) == 2
     assert "0 engines cannot serve a run" in capsys.readouterr().err
