@@ -69,10 +69,11 @@ class Pace:
         peers = self._ratios.setdefault(seat.spec.role, {})
         before = peers.get(seat.name, 1.0)
         mine = peers[seat.name] = before + _GAIN * (ratio - before)
-        if mine < SLOW:  # its peers' is about 1
+        # Its peers' is about 1, so that their median need not be looked for while its own is small.
+        times = 0.0 if mine < SLOW else mine / max(1.0, median_low(peers.values()))
+        if times < SLOW:
             self._slow.discard(seat.name)
             return 0.0
-        times = mine / max(1.0, median_low(peers.values()))
-        was, now = seat.name in self._slow, times >= SLOW
-        (self._slow.add if now else self._slow.discard)(seat.name)
-        return times if now and not was else 0.0
+        known = seat.name in self._slow
+        self._slow.add(seat.name)
+        return 0.0 if known else times
