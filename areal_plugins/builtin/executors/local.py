@@ -14,7 +14,7 @@ from areal_core.errors import WorkerLost
 from areal_core.workers.address import HAS_UNIX
 from areal_plugins.builtin.executors import LocalOptions
 from areal_plugins.builtin.executors.preloaded import Preloader
-from areal_plugins.builtin.executors.process import Child, Log, Process, Spawned
+from areal_plugins.builtin.executors.process import Child, Log, Process, Reaper, Spawned
 from areal_plugins.builtin.executors.reception import Reception
 from areal_plugins.builtin.executors.worker import LinkedWorker
 
@@ -41,6 +41,7 @@ class LocalExecutor:
         self._folder: OwnedDirectory | None = None
         self._reception = Reception(context)
         self._preloader = Preloader(options, context)
+        self._reaper = Reaper()
         self._launches: set[asyncio.Task[Process]] = set()
         self._processes: list[Process] = []
         self._workers: list[LinkedWorker] = []
@@ -74,6 +75,7 @@ class LocalExecutor:
         for process in self._processes:
             process.kill()
         await asyncio.gather(*(process.swept for process in self._processes))
+        self._reaper.close()
         await self._preloader.close()
         await self._reception.close()
         if self._folder is not None:
@@ -113,6 +115,7 @@ class LocalExecutor:
         if child is None:
             child = Spawned([spec.python or sys.executable, *arguments], variables, log)
         process = Process(child, log)
+        self._reaper.watch(process)
         self._processes.append(process)
         return process
 
