@@ -43,8 +43,8 @@ class LocalExecutor:
         self._preloader = Preloader(options, context)
         self._reaper = Reaper()
         self._launches: set[asyncio.Task[Process]] = set()
-        self._processes: list[Process] = []
-        self._workers: list[LinkedWorker] = []
+        self._processes: set[Process] = set()
+        self._workers: set[LinkedWorker] = set()
 
     async def start(self, spec: WorkerSpec) -> LinkedWorker:
         """Start a process and wait until its service answers.
@@ -65,7 +65,8 @@ class LocalExecutor:
         except asyncio.CancelledError:  # nobody wants it any more
             process.kill()
             raise
-        self._workers.append(worker)
+        self._workers.add(worker)
+        process.swept.add_done_callback(lambda _: self._workers.discard(worker))
         return worker
 
     async def close(self) -> None:
@@ -116,7 +117,8 @@ class LocalExecutor:
             child = Spawned([spec.python or sys.executable, *arguments], variables, log)
         process = Process(child, log)
         self._reaper.watch(process)
-        self._processes.append(process)
+        self._processes.add(process)
+        process.swept.add_done_callback(lambda _: self._processes.discard(process))
         return process
 
     def _obituary(self, process: Process, error: WorkerLost | TimeoutError) -> str:

@@ -39,8 +39,8 @@ class RayExecutor:
         self._desk, self._reception = Reception(context), Reception(context)
         self._stay: asyncio.Task[Stay] | None = None
         self._processes: list[Process] = []
-        self._bodies: list[RayBody] = []
-        self._workers: list[LinkedWorker] = []
+        self._bodies: set[RayBody] = set()
+        self._workers: set[LinkedWorker] = set()
         self._meetings: dict[str, Meeting] = {}
 
     async def start(self, spec: WorkerSpec) -> LinkedWorker:
@@ -62,7 +62,8 @@ class RayExecutor:
             if spec.place.rank == 0 and not meeting.done():  # nobody shall wait for it
                 meeting.set_result(None)
         worker = await self._receive(body)
-        self._workers.append(worker)
+        self._workers.add(worker)
+        body.swept.add_done_callback(lambda _: self._workers.discard(worker))
         return worker
 
     async def close(self) -> None:
@@ -120,7 +121,8 @@ class RayExecutor:
         except BaseException:
             await stay.broker.call("dismiss", home.keeper)
             raise
-        self._bodies.append(body)
+        self._bodies.add(body)
+        body.swept.add_done_callback(lambda _: self._bodies.discard(body))
         return body
 
     def _order(self, spec: WorkerSpec, home: Home) -> Order:

@@ -295,9 +295,10 @@ def test_a_worker_that_never_answers_is_given_up_on(tmp_path: Path) -> None:
         try:
             with pytest.raises(WorkerLost, match=r"no answer within 0\.05 s, before it could serve"):
                 await executor.start(spec("w", python=str(silent)))
+            (process,) = executor._processes
         finally:
             await executor.close()
-        assert ended(executor._processes[0].pid)
+        assert ended(process.pid)
 
     asyncio.run(asyncio.wait_for(test(), PATIENCE))
 
@@ -457,6 +458,17 @@ def test_a_worker_can_be_started_again_under_its_name(tmp_path: Path) -> None:
     running(tmp_path, test)
 
 
+def test_nothing_is_kept_of_a_worker_that_has_ended(tmp_path: Path) -> None:
+    async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
+        worker.kill()
+        await worker._body.swept
+        await asyncio.sleep(0)  # for the callbacks
+        assert not executor._processes
+        assert not executor._workers
+
+    running(tmp_path, test)
+
+
 def test_closing_leaves_no_process_and_no_socket(tmp_path: Path) -> None:
     left: list[Any] = []
 
@@ -477,11 +489,12 @@ def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
         start = asyncio.create_task(executor.start(spec("w")))
         while not executor._processes:  # noqa: ASYNC110 - nothing tells when the process is there
             await asyncio.sleep(0)
+        (process,) = executor._processes
         start.cancel()
         with pytest.raises(asyncio.CancelledError):
             await start
         await executor.close()
-        assert ended(executor._processes[0].pid)
+        assert ended(process.pid)
 
     asyncio.run(asyncio.wait_for(test(), PATIENCE))
 
