@@ -23,6 +23,9 @@ THREAD_VARIABLES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
 SAME_HASHES = {"PYTHONHASHSEED": "0"}
 """Sets of texts are in one order in all workers, which some data sets depend on; the caller's own value wins."""
 
+ANOTHER_INTERPRETER = {"PYTHONPATH": "", "PYTHONHOME": "", "VIRTUAL_ENV": ""}
+"""What says where an interpreter finds its modules does not hold for another one; empty is as good as not set."""
+
 log = logging.getLogger(__name__)
 Arrival = asyncio.Future[tuple[Wire, Card]]
 
@@ -66,7 +69,8 @@ class Reception:
     def variables(self, spec: WorkerSpec, outer: Mapping[str, str]) -> dict[str, str]:
         """The worker's environment in a place whose own is `outer`."""
         own = {"PYTHONUNBUFFERED": "1", KEY_VARIABLE: self._key.hex()}
-        return {**SAME_HASHES, **outer, **thread_variables(spec.place.threads), **spec.environment, **own}
+        foreign = ANOTHER_INTERPRETER if spec.python not in (None, sys.executable) else {}
+        return {**SAME_HASHES, **outer, **foreign, **thread_variables(spec.place.threads), **spec.environment, **own}
 
     async def receive(self, spec: WorkerSpec, body: Body) -> LinkedWorker:
         """The handle of the worker that was started in `body`, once its service answers.

@@ -234,17 +234,24 @@ def test_what_a_worker_prints_is_in_its_log(office: Office) -> None:
     assert "hello from b" in (office.executor._context.logs / "b.log").read_text()
 
 
-def test_another_interpreter_is_used_when_asked_for(tmp_path: Path) -> None:
+def test_another_interpreter_is_used_when_asked_for_and_finds_modules_its_own_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIRTUAL_ENV", "/of/the/controller")
+    monkeypatch.setenv("PYTHONHOME", "/of/the/controller")
     other = tmp_path / "bin" / "python"
     other.parent.mkdir()
-    other.write_text(f'#!/bin/sh\nexport OTHER=yes\nexec "{sys.executable}" "$@"\n')
+    path = os.pathsep.join(sys.path)
+    other.write_text(f'#!/bin/sh\nexport OTHER=yes$PYTHONPATH PYTHONPATH="{path}"\nexec "{sys.executable}" "$@"\n')
     other.chmod(0o755)
 
     async def test() -> None:
         executor = make(tmp_path)
         try:
             worker = await executor.start(spec("w", python=str(other)))
-            assert (await worker.call("about"))["environment"]["OTHER"] == "yes"
+            environment = (await worker.call("about"))["environment"]
+            assert environment["OTHER"] == "yes"
+            assert environment["VIRTUAL_ENV"] == environment["PYTHONHOME"] == ""
         finally:
             await executor.close()
 
