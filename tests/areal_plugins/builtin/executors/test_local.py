@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -365,6 +366,29 @@ def test_a_worker_nobody_expects_is_sent_away(office: Office) -> None:
         await link.close()
 
     office.run(test)
+
+
+def test_a_worker_that_was_given_up_is_not_taken_for_the_next_of_its_name(tmp_path: Path) -> None:
+    async def test() -> None:
+        executor = make(tmp_path)
+        reception, asked = executor._reception, spec("w")
+        nobody = SimpleNamespace(exited=asyncio.get_running_loop().create_future())
+        try:
+            await reception.open("tcp:127.0.0.1:0")
+            old, new = (reception.arguments(asked)[-2] for _ in range(2))
+            arrival = asyncio.create_task(reception._arrival("w", nobody))  # type: ignore[arg-type]
+            cards = [Card("w", "engine", address=start, start=start) for start in (old, new)]
+            links = [await dial(reception._listener.address, reception._key, card) for card in cards]
+            assert "closed the link" in await links[0].lost()
+            wire, card = await arrival
+            assert card.start == new
+            wire.abort("the test is over")
+            for link in links:
+                await link.close()
+        finally:
+            await executor.close()
+
+    asyncio.run(asyncio.wait_for(test(), PATIENCE))
 
 
 def test_the_sockets_are_out_of_other_users_reach(office: Office) -> None:
