@@ -11,10 +11,12 @@ and that name before anything older goes.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +70,7 @@ def begin(folder: Path, step: int) -> Path:
         if not (named := folder / old.name[1 : -len(_OLD)]).exists():
             old.rename(named)
     for left_over in sorted(folder.glob(".step-*")):
-        shutil.rmtree(left_over)
+        _discard(left_over)
     fresh = folder / f".step-{step}{_FRESH}"
     try:
         (fresh / _TRAINER).mkdir(parents=True)
@@ -162,8 +164,8 @@ def abandon(folder: Path, step: int, damaged: Iterable[CheckpointError] = ()) ->
     for path in _found(folder, after=step):
         whole = not any(file.is_relative_to(path) for file in broken)
         aside = folder / f"{'abandoned' if whole else 'damaged'}-step-{_step(path)}"
-        if aside.exists():
-            shutil.rmtree(aside)
+        if os.path.lexists(aside):
+            _discard(aside)
         path.rename(aside)
 
 
@@ -203,7 +205,16 @@ def _prune(newest: Path, step: int, keep: int) -> None:
 
 def _remove(path: Path) -> None:
     """As far as it can be; the next save tries again."""
-    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        _discard(path, ignore_errors=True)
+
+
+def _discard(path: Path, ignore_errors: bool = False) -> None:
+    """Remove a directory, or whatever is in its place: one that was moved elsewhere is left alone behind its link."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(path, ignore_errors)
 
 
 def _damage(path: Path) -> CheckpointError | None:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from areal_core.pipeline.claim import claimed
 from areal_plugins import cli
+from areal_plugins.cli import run as run_command
 
 SPEC = """
 name: mocked
@@ -80,6 +82,38 @@ def test_runs_get_a_directory_of_their_own(here):
     folders = list((here / "runs").iterdir())
     assert len(folders) == 2
     assert all(folder.name.startswith("mocked-") for folder in folders)
+
+
+def test_runs_that_begin_in_the_same_second_do_not_share_a_directory(here, monkeypatch):
+    names = iter(["runs/same", "runs/same", "runs/other"])
+    monkeypatch.setattr(run_command, "_folder", lambda args, name: here / next(names))
+    run()
+    run()
+    assert {folder.name for folder in (here / "runs").iterdir()} == {"same", "other"}
+
+
+@pytest.mark.parametrize("arguments", [["--run-dir", "r"], ["--resume", "r"], ["--resume", "r/checkpoints/step-2"]])
+def test_a_run_that_is_going_on_is_left_alone(here, capsys, arguments):
+    run("--run-dir", "r")
+    if arguments[0] == "--run-dir":
+        (here / "r" / "metrics.jsonl").unlink()
+    capsys.readouterr()
+    before = sorted((here / "r" / "checkpoints").iterdir())
+    with claimed(here / "r"):
+        assert run(*arguments, "--set", "training.max_steps=9") == 2
+    assert "r: a run is going on in this directory" in capsys.readouterr().err
+    assert sorted((here / "r" / "checkpoints").iterdir()) == before
+
+
+def test_a_directory_that_never_held_a_run_is_not_touched_by_a_resume(here, capsys):
+    (here / "other").mkdir()
+    assert run("--resume", "other") == 2
+    assert not list((here / "other").iterdir())
+
+
+def test_a_name_that_is_too_long_is_bad_input(here, capsys):
+    assert run("--run-dir", "r" * 300) == 2
+    assert "cannot hold a run: File name too long" in capsys.readouterr().err
 
 
 def test_a_place_that_cannot_hold_a_run_is_bad_input(here, capsys):
