@@ -383,18 +383,17 @@ def rows_of(engine: Any) -> Any:
 
 async def cut(engine: Any, request: Any, tokens: int) -> list[Any]:
     """What was drawn of `request` after `tokens` tokens, whole completions among it; the rest is given up."""
-    whole = []
-    stream = engine.generate(request)
+    whole: dict[int, Completion] = {}
 
     async def listen() -> None:
-        async for completion in stream:
-            whole.append(completion)
+        async for completion in engine.generate(request):
+            whole[completion.index] = completion
 
     task = asyncio.create_task(listen())
     await generated(engine, tokens)
     partial = {completion.index: completion for completion in engine.partial(request.id)}
     await asyncio.sleep(0)  # what has ended by now is on its way
-    found = {completion.index: completion for completion in whole} | partial
+    found = whole | partial
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     return [found[index] for index in sorted(found)]
