@@ -81,12 +81,6 @@ MUTANTS = (
         "self._run(sequence, self.committed + self.bound.max_staleness)",
     ),
     Mutant(
-        "a checkpoint holds tokens of weights that come after it",
-        "partial",
-        "for group in (until(group, version.code) for answer in answers for group in answer):",
-        "for group in (group for answer in answers for group in answer):",
-    ),
-    Mutant(
         "a resume forgets what was buffered",
         "train",
         "self._buffer.restore(self._state.buffered)",
