@@ -114,9 +114,14 @@ class Engine(Protocol):
     A partial rollout is nothing special: while the engine is paused a running completion is kept
     (`interruptible`) and later goes on under the new weights, each token with its own version.
 
-    An engine may also have these three, by which its worker makes room before its memory runs out; they are
-    called on the loop, and must be quick: `def memory(self) -> float | None`, the share of its device's memory that
-    is in use (None: the processor's, which the worker knows); `def relieve(self) -> None`, which
+    An engine may also have `def partial(self, request: str) -> Sequence[Completion]`: what it has drawn so far of
+    the completions that it has not yielded yet of the request of this id, each with finish `abort`, and nothing
+    for an unknown one; they go on. Such an engine goes on from what a request has `begun`, too, and yields what is
+    whole of it as it is. Another may ignore `begun`: its answers begin anew when a run resumes.
+
+    An engine may also have these three, by which its worker makes room before its memory runs out; like `partial`
+    they are called on the loop, and must be quick: `def memory(self) -> float | None`, the share of its device's
+    memory that is in use (None: the processor's, which the worker knows); `def relieve(self) -> None`, which
     empties caches; and `def resize(self, max_concurrent: int) -> None`, how many completions it works on at once
     from now on: those under way beyond it are finished.
     """

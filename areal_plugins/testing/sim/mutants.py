@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "deadlines are not looked at when a batch is taken",
         "staleness",
-        "return self.bound.drop or self._feasible()",
+        "return self.bound.drop or self._feasible(self.bound.groups, self.step)",
         "return True",
     ),
     Mutant(
@@ -73,6 +73,12 @@ MUTANTS = (
         "train",
         "for sequence, task in self._state.under_way:",
         "for sequence, task in ():",
+    ),
+    Mutant(
+        "a group that goes on after a resume counts as if it began anew",
+        "staleness",
+        "self._run(sequence, self.deadline(oldest))",
+        "self._run(sequence, self.committed + self.bound.max_staleness)",
     ),
     Mutant(
         "a resume forgets what was buffered",

@@ -110,7 +110,7 @@ def draw(seed: int) -> Schedule:
         seed=seed,
         spec=spec,
         mishaps=() if calm else _mishaps(random, spec),
-        strikes=() if calm else _strikes(random),
+        strikes=() if calm else (*_strikes(random), *_silences(Random(seed ^ 0x9A7))),
         kills=() if calm else _kills(random),
         debug=random.random() < 0.15,
         calm=calm and not faulty(spec),
@@ -314,6 +314,13 @@ def _strike(random: Random) -> Strike:
     return Strike(method, call, random.choice(STRIKES[method]), seconds=random.uniform(1.0, 30.0))
 
 
+def _silences(random: Random) -> tuple[Strike, ...]:
+    """Rollout workers that do not say what was drawn so far; from a stream of its own, as it came later."""
+    kinds: tuple[StrikeKind, ...] = ("raise", "die", "late")
+    calls = [random.randint(1, 12) for _ in range(random.choice((0, 0, 0, 1, 2)))]
+    return tuple(Strike("partial", call, random.choice(kinds), seconds=random.uniform(1.0, 30.0)) for call in calls)
+
+
 def _kills(random: Random) -> tuple[Kill, ...]:
     return tuple(_kill(random) for _ in range(random.choice((0, 0, 0, 1, 1, 2, 3))))
 
@@ -331,5 +338,6 @@ def _latency(random: Random) -> dict[str, float]:
     shortest = {
         "start": 1.0, "setup": 0.2, "train": 0.3, "publish": 0.05, "prepare": 0.1, "commit": 0.03, "run_group": 0.005,
         "save_model": 0.2, "save_state": 0.1, "load_state": 0.2, "stats": 0.01, "generate": 0.002, "release": 0.02,
+        "partial": 0.1,
     }  # fmt: skip
     return {method: seconds * slow for method, seconds in shortest.items()}

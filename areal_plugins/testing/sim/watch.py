@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
 from attrs import frozen
 
-from areal_core.data import WeightVersion
+from areal_core.data import Trajectory, WeightVersion
 from areal_core.pipeline.compose import Composition
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.events import Event
 from areal_core.pipeline.metrics import Tally
 from areal_core.pipeline.recovery import LOST, RELOAD
 from areal_core.workers.plans import GroupOrder, GroupResult
+from areal_core.workers.seeds import derive
+from areal_plugins.testing.mocks.engine import drawn_logprobs, spell
 from areal_plugins.testing.sim.directory import Directory
 from areal_plugins.testing.sim.groups import Groups, versions
 from areal_plugins.testing.sim.history import History
@@ -232,8 +235,22 @@ class Watch:
         group, engine = result.group, self.engines.get(order.engine)
         if [trajectory.member for trajectory in group] != list(order.members):
             self.fail("groups-whole", f"group {group.sequence} came back with other members than were ordered")
-        if engine is not None and not {version.code for version in versions(group)} <= engine.served:
+        begun = set() if order.begun is None else {version.code for version in versions(order.begun)}
+        self.events["continued"] += order.begun is not None
+        if engine is not None and not {version.code for version in versions(group)} <= engine.served | begun:
             self.fail("version-given", f"group {group.sequence} has tokens of versions that {engine.name} never had")
+        if order.mode == "generate":
+            for trajectory in group:
+                self._sampled(order, trajectory)
+
+    def _sampled(self, order: GroupOrder, trajectory: Trajectory) -> None:
+        """Its tokens are those that the mocks draw from its stream, one after the other, however often they began."""
+        drawn = {name: column[trajectory.prompt_length :] for name, column in trajectory.columns.items()}
+        tokens, seed = drawn["tokens"], derive(order.seed, order.members[0], 0)
+        expected = drawn_logprobs(seed, trajectory.member - order.members[0], len(tokens))
+        spelt = tokens - spell(0) == WeightVersion.steps_of(drawn["versions"])
+        if not spelt.all() or not np.array_equal(drawn["logprobs"], expected):
+            self.fail("tokens-sampled", f"group {order.sequence} has tokens that were not drawn as they are recorded")
 
 
 def _zero() -> float:

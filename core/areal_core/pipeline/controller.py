@@ -107,7 +107,7 @@ class Controller:
         self._between: PipelineState | None = None
         self._attending: asyncio.Task[None] | None = None
         keep = composition.experiment.stages[0].spec.checkpoint.keep
-        self._saver = Saver(run, self._crew.trainer, composition.identity(), keep, resume)
+        self._saver = Saver(run, self._crew, composition.identity(), keep, resume)
 
     def stop(self, reason: str) -> None:
         """End after the step that is being trained, with a checkpoint."""
@@ -332,7 +332,7 @@ class Controller:
         """
         state, sound = self._between, self._weights.sound
         if self._stage is not None:
-            state, sound = self._stage.state(), sound and self._stage.sound
+            state, sound = await self._saver.with_partial(self._stage.state()), sound and self._stage.sound
             await self._stage.close("stopped")
         if state is None or not sound or self._crew.trainer.broken or (self._stage is None and state.step == 0):
             return

@@ -148,7 +148,7 @@ class Dispatcher:
         again: Callable[[], None] = lambda: None,
         awaited: Callable[[], bool] = lambda: True,
     ) -> GroupResult:
-        """The group, scored. `again` is called before the whole group is rolled out another time.
+        """The group, scored. `again` is called before the whole group is rolled out another time, from nothing.
 
         `awaited` says whether somebody waits for it: only then it is rolled out a second time when it is late.
 
@@ -162,9 +162,10 @@ class Dispatcher:
                 await self._condition.until(lambda: self.can(order.mode))
                 if desk is not None:
                     again()
+                sent = order if desk is None else evolve(order, begun=None)
                 desk = self._desk(order, desk)
                 try:
-                    result = await self._hedges.race(order, desk, awaited)
+                    result = await self._hedges.race(sent, desk, awaited)
                 except (RemoteError, WorkerLost) as error:
                     _heed_cancellation()
                     lost = toll.add(error)

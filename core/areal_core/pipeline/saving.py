@@ -11,8 +11,9 @@ from areal_core.errors import ArealError, RemoteError
 from areal_core.pipeline import checkpoint
 from areal_core.pipeline.background import Background
 from areal_core.pipeline.checkpoint import PipelineState
+from areal_core.pipeline.crew import Crew
+from areal_core.pipeline.partial import reported
 from areal_core.pipeline.run import Run
-from areal_core.workers.group import WorkerGroup
 
 
 class Saver:
@@ -21,10 +22,9 @@ class Saver:
     `saved` is the newest checkpoint that is whole.
     """
 
-    def __init__(
-        self, run: Run, trainer: WorkerGroup, identity: Mapping[str, Any], keep: int, saved: Path | None
-    ) -> None:
-        self._run, self._trainer, self._identity, self._keep = run, trainer, identity, keep
+    def __init__(self, run: Run, crew: Crew, identity: Mapping[str, Any], keep: int, saved: Path | None) -> None:
+        self._run, self._trainer, self._rollouts = run, crew.trainer, crew.rollouts
+        self._identity, self._keep = identity, keep
         self.saved = saved
         self._beside = Background(run.stop)  # not the run's own: what is being written is not to be broken off
         self._writing: asyncio.Task[None] | None = None
@@ -41,16 +41,27 @@ class Saver:
             await self._write(await self._copy(state), state)
 
     async def save_beside(self, state: PipelineState) -> None:
-        """Begin one, and return once the trainer may go on; one that is not written is an event, not the run's end."""
+        """Begin one, and return once the trainer may go on; one that is not written is an event, not the run's end.
+
+        Nobody waits for what was drawn so far of the groups under way but the checkpoint.
+        """
         if self._writing is not None and not self._writing.done():
             self._none(state, "the one before is still being written")
             return
+        whole, fresh = self._beside.spawn(self.with_partial(state)), None
         try:
             fresh = await self._copy(state)
         except (RemoteError, OSError) as error:
             self._none(state, str(error))
         else:
-            self._writing = self._beside.spawn(self._write_beside(fresh, state))
+            self._writing = self._beside.spawn(self._write_beside(fresh, whole))
+        finally:
+            if fresh is None:
+                whole.cancel()
+
+    async def with_partial(self, state: PipelineState) -> PipelineState:
+        """`state` with what is known of its groups under way, after a few seconds at most."""
+        return await reported(state, self._rollouts, self._run.events)
 
     async def settled(self) -> None:
         """Return once nothing is being written."""
@@ -84,7 +95,8 @@ class Saver:
             raise
         self._run.trace.span("write", "checkpoint", began, step=state.step)
 
-    async def _write_beside(self, fresh: Path, state: PipelineState) -> None:
+    async def _write_beside(self, fresh: Path, whole: asyncio.Task[PipelineState]) -> None:
+        state = await whole
         try:
             await self._write(fresh, state)
         except (ArealError, OSError) as error:

@@ -75,8 +75,9 @@ class StageRun:
         if self._state.stage == self._program.name:
             self._buffer.restore(self._state.buffered)
             self._rollouts.filtered = self._state.filtered
+            partial = {group.sequence: group for group in self._state.partial}
             for sequence, task in self._state.under_way:
-                self._rollouts.restart(sequence, task)
+                self._rollouts.restart(sequence, task, partial.get(sequence))
         self._stopwatch.begin()
         self._admission = self._run.background.spawn(self._rollouts.admit())
 

@@ -115,7 +115,8 @@ class RolloutPlan:
 class GroupOrder:
     """One group to roll out: these `members` of the group `sequence`, against the engine at `engine`.
 
-    `mode` `demonstrate` makes trajectories of the task's demonstration and needs no engine.
+    `mode` `demonstrate` makes trajectories of the task's demonstration and needs no engine. `begun` are answers
+    to go on from (see `workers.partial`).
     """
 
     sequence: int
@@ -126,6 +127,7 @@ class GroupOrder:
     engine: str = ""
     mode: str = "generate"
     timeout: float | None = None
+    begun: TrajectoryGroup | None = None
 
 
 @frozen(eq=False)

@@ -242,7 +242,7 @@ class RolloutSession:
         except Exception as error:
             if self._turns and isinstance(error, RemoteError) and error.error.type == PromptTooLong.__name__:
                 self.doing = "the environment"
-                return _nothing(self.member)
+                return Completion.empty(self.member, "length")
             self.failure = error
             raise
         self._turns += 1
@@ -259,12 +259,6 @@ class RolloutSession:
         if self._said is None:
             raise RuntimeError(f"cannot {operation}: the model was not asked yet; open with generate(prompt)")
         return self._said
-
-
-def _nothing(member: int) -> Completion:
-    """What a model says whose context is full."""
-    tokens, logprobs, versions = (np.zeros(0, dtype=kind) for kind in (np.int32, np.float32, np.int64))
-    return Completion(member, tokens, logprobs, versions, "length")
 
 
 def sound(verdict: Any) -> Score:

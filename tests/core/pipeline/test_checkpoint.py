@@ -88,7 +88,7 @@ def test_counters_come_back_as_they_were(tmp_path):
     )
     again = read(write(tmp_path, state), {"seed": 1})
     for name in fields_dict(PipelineState):
-        if name != "buffered":
+        if name not in ("buffered", "partial"):
             assert getattr(again, name) == getattr(state, name)
 
 
@@ -212,7 +212,7 @@ def test_another_format_is_named(tmp_path):
     path = write(tmp_path, PipelineState(step=1))
     data = json.loads((path / "pipeline.json").read_text()) | {"format": 99}
     (path / "pipeline.json").write_text(json.dumps(data))
-    with pytest.raises(CheckpointError, match="has format 99; this release reads 2"):
+    with pytest.raises(CheckpointError, match="has format 99; this release reads 2 and 3"):
         read(path, {"seed": 1})
 
 

@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from areal_core.contexts import Place, WorkerSpec
-from areal_core.data import Sampling, TaskRef
+from areal_core.data import Sampling, TaskRef, TrajectoryGroup
 from areal_core.errors import Remote, RemoteError, WorkerLost
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.dispatch import Dispatcher, GroupFailed, Patience, TooManyFailed
@@ -306,3 +306,15 @@ def test_groups_that_begin_together_are_spread_even_when_each_is_watched(virtual
         return sorted(results)
 
     assert virtually(main()) == sorted(f"at e{index}" for index in range(4) for _ in range(2))
+
+
+def test_what_was_begun_is_sent_once_and_a_further_try_begins_from_nothing(virtually):
+    begun = TrajectoryGroup(0, ORDER.task, ())
+    rollout = Worker("r0", [remote()])
+
+    async def main():
+        dispatcher, *_ = make([rollout], [Worker("e0")])
+        await dispatcher.run(evolve(ORDER, begun=begun))
+
+    virtually(main())
+    assert [order.begun for _, order in rollout.calls if isinstance(order, GroupOrder)] == [begun, None]
