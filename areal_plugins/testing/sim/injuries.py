@@ -17,9 +17,6 @@ HARMLESS = frozenset({"run_group", "generate", "stats", "size", "discard", "rele
 LAST = frozenset({"save_model", "save_state"})
 """Calls that may fail everywhere but after the last step."""
 
-TRAINING = frozenset({"train", "publish"})
-"""Calls whose errors are the trainer's own, and end the run."""
-
 TOLD = "told to fail"
 """What a mock says that its part of the spec has raise."""
 
@@ -103,7 +100,7 @@ class Injuries:
             return self.disk and last and "(injected)" in str(error)
         if f"injected: {method} " not in str(error) and TOLD not in str(error):
             return False
-        if not self._served(name, started) or method in TRAINING:
+        if not self._served(name, started):
             return True
         return (method in LAST and last) or (method == "prepare" and self._fetches[name] >= PREPARE_TRIES)
 

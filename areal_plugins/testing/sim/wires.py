@@ -236,7 +236,8 @@ class SimWorker:
         try:
             result = await self.inner.call(method, *args)
         except RemoteError as error:
-            self._fate.hurt(self.name, f"{method} fails: {error.error.text}", method)
+            if self.spec.role != "trainer":  # which is told of no faults: it refuses what it was given
+                self._fate.hurt(self.name, f"{method} fails: {error.error.text}", method)
             raise
         self._fate.did(self, method, args, result)
         self._fail(method, kind, "raise-after", "die-after")

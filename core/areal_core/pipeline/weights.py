@@ -167,7 +167,15 @@ class Weights:
             self.passage = Passage(offer.version, published, prepared, held)
         self._finish(offer.version)
         if old is not None:
-            self._background.spawn(self._trainer.call("release", old.version))
+            self._background.spawn(self._release(old.version))
+
+    async def _release(self, version: WeightVersion) -> None:
+        """Let the trainer free what nobody fetches any more; what it cannot free harms nobody yet."""
+        try:
+            await self._trainer.call("release", version)
+        except RemoteError as error:
+            text = f"what version {version} holds could not be freed: {error}"
+            self._events.add("release-failed", text, worker=error.worker, version=str(version))
 
     def _serving(self) -> list[Serving]:
         return [(seat, seat.worker) for seat in self._engines.ready]

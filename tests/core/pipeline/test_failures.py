@@ -13,6 +13,7 @@ from areal_core.pipeline.weights import Route
 from areal_plugins.testing.mocks.engine import MockEngine
 
 SLOW = "inference.mock.token_seconds=0.1"
+ONCE = "supervision.max_restarts=0"
 
 
 def seats(controller):
@@ -149,13 +150,13 @@ def test_a_lost_trainer_that_may_not_be_restarted_fails_the_run_at_once(scene):
 def test_a_step_that_a_trainer_raised_in_leaves_no_checkpoint_since_it_may_be_done_by_half(scene, ranks):
     fault = f"executor.mock.faults=[{{method: train, call: {8 * ranks}}}]"
     with pytest.raises(RunFailed, match="train: RuntimeError: told to fail"):
-        scene.run(f"resources={{train: {{num_gpus: {ranks}}}}}", "checkpoint.every=4", fault)
+        scene.run(f"resources={{train: {{num_gpus: {ranks}}}}}", "checkpoint.every=4", fault, ONCE)
     assert [path.name for path in (scene.folder / "run" / "checkpoints").iterdir()] == ["step-4"]
 
 
 def test_a_step_that_failed_is_done_again_after_a_resume(scene):
     with pytest.raises(RunFailed):
-        scene.run("checkpoint.every=4", "training.mock.faults=[{method: train, call: 8}]")
+        scene.run("checkpoint.every=4", "training.mock.faults=[{method: train, call: 8}]", ONCE)
     scene.run(resume=scene.checkpoint(4))
     assert trained(scene) == list(range(80))
 

@@ -9,12 +9,13 @@ import pluggy
 import pytest
 
 from areal_core import ENTRY_POINT_GROUP, hookspecs
-from areal_core.errors import RunFailed
+from areal_core.errors import InputError, RunFailed
 from areal_core.hookspecs import hookimpl
 from areal_core.pipeline import checkpoint
 from areal_core.pipeline.guard import Rules
 from areal_core.pipeline.weights import Route
 from areal_core.spec.model import AmpSpec, TrainingSpec
+from areal_plugins.testing.mocks.trainer import MockTrainer
 
 SLOW = "inference.mock.token_seconds=0.1"
 EVERY = "checkpoint={every: 4, keep: 100}"
@@ -137,6 +138,36 @@ def test_a_trainer_may_be_lost_in_any_call(scene, watched, calls):
     assert len(events(scene, "worker-lost")) == len(calls)
     assert {data["worker"] for data in events(scene, "worker-lost")} == {"trainer"}
     assert not list((scene.folder / "run" / "checkpoints").glob(".*"))
+
+
+@pytest.mark.parametrize("method", ["train", "publish"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_trainer_that_raises_is_restarted_however_many_ranks_it_has(scene, ranks, method):
+    fault = f"executor.mock.faults=[{{method: {method}, call: {11 * ranks}}}]"
+    scene.run(SLOW, EVERY, f"resources={{train: {{num_gpus: {ranks}}}}}", fault)
+    ensure_whole(scene)
+    ensure_purged(scene)
+    (lost,) = events(scene, "worker-lost")
+    assert f"{method}: RuntimeError: told to fail" in lost["reason"]
+    assert events(scene, "trainer-restarted")[0]["step"] == 8
+
+
+def test_a_trainer_that_always_raises_at_the_same_step_fails_the_run_though_it_lives_long_before(scene):
+    always = ("training.mock.faults=[{method: train, call: 6}]", "supervision={forgive_after: 2}")
+    cause = r"trainer/mock: train step \d+: RuntimeError: told to fail .*; it was restarted 3 times before"
+    with pytest.raises(RunFailed, match=cause):
+        scene.run("checkpoint.every=10", *always)
+    assert [data["step"] for data in events(scene, "going-back")] == [0, 0, 0]
+
+
+def test_what_the_user_got_wrong_is_not_tried_again(scene, monkeypatch):
+    def refuse(self, batch):
+        raise InputError("training.micro_batch_tokens", "a trajectory is longer", "raise it")
+
+    monkeypatch.setattr(MockTrainer, "train", refuse)
+    with pytest.raises(RunFailed, match="a trajectory is longer"):
+        scene.run()
+    assert not events(scene, "worker-lost")
 
 
 @pytest.mark.parametrize("rank", [0, 1])

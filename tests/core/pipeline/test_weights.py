@@ -107,6 +107,19 @@ def test_versions_follow_one_another(virtually):
     ]  # fmt: skip
 
 
+def test_a_version_that_cannot_be_freed_is_told_and_ends_nothing(virtually):
+    async def main():
+        trainer = Worker("trainer", [], release=RemoteError("trainer", "release", Remote("OSError", "not empty")))
+        weights, _, stop, events, told = make(trainer, engines=[Worker("a", [])])
+        await weights.publish(V1)
+        await weights.publish(V2)
+        await weights.settled()
+        await asyncio.sleep(1)
+        return stop.asked, [event.kind for event in events], told
+
+    assert virtually(main()) == (None, ["release-failed"], [V1, V2])
+
+
 def test_admission_is_held_for_the_swap_alone(virtually):
     seen = []
 
