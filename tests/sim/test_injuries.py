@@ -120,11 +120,12 @@ def test_an_error_that_nobody_injected_ends_no_run(injuries):
     assert not excuse(injuries, raised("trainer-0", "save_state", "shapes differ"), last=True)
 
 
-def test_a_version_that_cannot_be_fetched_three_times_may_end_a_run(injuries):
+def test_a_version_that_the_only_engine_cannot_fetch_three_times_may_end_a_run(injuries):
     for tries in range(3):
         assert not excuse(injuries, raised("engine-0", "prepare")), tries
         injuries.add("engine-0", "prepare")
     assert excuse(injuries, raised("engine-0", "prepare"))
+    assert not excuse(injuries, raised("engine-0", "prepare"), alone=False)
 
 
 def test_in_a_debug_run_an_engine_that_joins_may_end_it():
