@@ -75,7 +75,7 @@ class Controller:
             supervise.persistence(supervision), supervise.checkup(supervision, run.events, composition.debug),
         )  # fmt: skip
         self._crew = Crew(
-            composition, self._executor, self._supervisor, run.condition, lambda seat: self._weights.join(seat)
+            composition, self._executor, self._supervisor, run.condition, lambda *engine: self._weights.join(*engine)
         )
         self._weights = Weights(
             self._crew.trainer, self._crew.engines, composition.route, run.background, run.condition, run.events,

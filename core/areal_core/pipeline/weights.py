@@ -107,14 +107,30 @@ class Weights:
         if self._spreading is not None:
             await asyncio.shield(self._spreading)
 
-    async def join(self, seat: Seat) -> None:
+    async def join(self, seat: Seat, limit: float | None = None) -> None:
         """Give a new engine the version that the others serve, then let it serve.
 
         Nobody waits for its fetch, and it is there when they swap: one that was overtaken meanwhile begins again with
-        what is served by then. While there is no trainer, it waits for the next one's first version.
+        what is served by then. While there is no trainer, it waits for the next one's first version, as long as that
+        takes.
+
+        Raises:
+            TimeoutError: with a trainer there, it did not serve within `limit` seconds.
+
         """
-        while True:
-            await self._condition.until(lambda: self._route.collective or not self._orphaned)
+        while not seat.ready:
+            await self._condition.until(lambda: not self._waits)
+            async with asyncio.timeout(limit):
+                await self._catch_up(seat)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether there is no trainer, whose first version engines that join need."""
+        return self._orphaned and not self._route.collective
+
+    async def _catch_up(self, seat: Seat) -> None:
+        """Return once an engine that joins serves, or there is no trainer any more."""
+        while not (seat.ready or self._waits):
             offer = self._offer
             try:
                 await self._offer_to(seat, offer)

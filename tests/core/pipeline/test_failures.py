@@ -101,6 +101,16 @@ def test_a_rollout_worker_may_die_while_a_stage_begins(scene, workers):
     assert scene.log.kinds().count("worker-restarted") == 1
 
 
+def test_a_rollout_worker_that_hangs_while_a_stage_begins_is_replaced(scene):
+    stages = "stages=[{name: a, training: {max_steps: 2}}, {name: b, training: {max_steps: 2}, "
+    stages += "environments: [{name: others, type: mock, reward: mock}]}]"
+    hang = "executor.mock.faults=[{method: setup, kind: hang, call: 4}]"
+    scene.run(stages, hang, "supervision.start_timeout=60")
+    assert {line["environment"] for line in trajectories(scene) if line["step"] > 2} == {"others"}
+    (lost,) = [event.data["reason"] for event in scene.log.events if event.kind == "worker-lost"]
+    assert lost == "hung: it was not set up for b within 60 s"
+
+
 def test_an_engine_that_comes_back_serves_the_current_weights_only(scene):
     """The mock trainer refuses tokens of wrong weights, and the buffer tokens older than their admission."""
     scene.run(SLOW, "pipeline.max_staleness=1", "executor.mock.latency.start=3.5", meddle=killing("engine-0", times=2))

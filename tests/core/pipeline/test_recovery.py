@@ -282,6 +282,21 @@ def test_an_engine_that_starts_while_there_is_no_trainer_waits_for_its_first_ver
     assert len(events(scene, "worker-restarted")) == 1
 
 
+def test_an_engine_that_joins_while_the_trainer_takes_long_to_come_back_is_not_to_blame(scene):
+    async def meddle(controller):
+        await controller._run.condition.until(lambda: controller._run.events.step >= 5)
+        controller._crew.engines.seats[0].worker.kill()
+        await asyncio.sleep(0.01)
+        controller._crew.trainer.ranks[0].kill()
+
+    limits = "supervision={start_timeout: 60, max_restarts: 1}"
+    slow = "executor.mock.latency.load_state=400"
+    scene.run(SLOW, EVERY, "resources={infer: {num_gpus: 2}}", limits, slow, meddle=meddle)
+    ensure_whole(scene)
+    ensure_purged(scene)
+    assert sorted(data["worker"] for data in events(scene, "worker-lost")) == ["engine-0", "trainer"]
+
+
 def test_a_broken_exchange_of_all_restarts_the_trainer_and_the_engines(scene):
     async def meddle(controller):
         controller._weights._route = Route("mock", "tensors", collective=True)

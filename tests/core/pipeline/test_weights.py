@@ -348,6 +348,7 @@ def test_a_collective_transport_refuses_an_engine_that_starts_later(virtually):
     async def main():
         weights, pool, *_ = make(engines=[Worker("a", [])], collective=True)
         await weights.publish(V1)
+        pool.seats[0].ready = False
         await weights.join(pool.seats[0])
 
     with pytest.raises(WorkerLost, match="cannot take in an engine that starts later"):
