@@ -64,7 +64,7 @@ class Crew:
         """
         try:
             await self._bring_trainer()
-        except RemoteError as error:
+        except (RemoteError, OSError) as error:
             self.trainer.kill(f"it did not come back: {error}")
             raise WorkerLost(self.trainer.name, str(error)) from error
 

@@ -205,7 +205,7 @@ class Supervisor:
             await asyncio.sleep(self._persistence.wait(seat.restarts))
             try:
                 await self._start(seat, bring)
-            except ArealError as error:
+            except (ArealError, OSError) as error:  # one of this machine, too: no more processes, or open files
                 reason = f"{loss}; it did not come back: {error}"
                 self._end(seat)
                 self._lost(seat.name, reason)

@@ -47,7 +47,7 @@ class WorkerGroup:
         self.ranks = tuple(rank for rank in started if not isinstance(rank, BaseException))
         for failure in started:
             if isinstance(failure, BaseException):
-                self.kill()
+                self.kill(getattr(failure, "reason", str(failure)))
                 raise failure
         first = self.ranks[0]
         self.spec, self.address, self.pid = first.spec, first.address, first.pid
