@@ -108,12 +108,12 @@ async def _balance(composition: Composition, ask: Ask, few: int, seconds: float)
 @asynccontextmanager
 async def _workers(composition: Composition) -> AsyncIterator[tuple[Worker, Worker]]:
     """An engine and a trainer, started and set up as for a run."""
-    executor, engine_spec, trainer_spec = open_executor(composition), composition.engines[0], composition.trainers(0)[0]
+    executor, engine_spec, trainer_spec = open_executor(composition), composition.engines[0], composition.trainers()[0]
     try:
         engine, trainer = await asyncio.gather(executor.start(engine_spec), executor.start(trainer_spec))
         model = await trainer.call("materialize", composition.model)
         await engine.call("setup", composition.engine_plan(engine_spec, model, WeightVersion()))
-        await trainer.call("setup", composition.trainer_plan(composition.trainers(0)[0], model))
+        await trainer.call("setup", composition.trainer_plan(composition.trainers()[0], model))
         await trainer.call("begin_stage", composition.stages[0].order)
         yield engine, trainer
     finally:

@@ -178,7 +178,7 @@ def _made(folder: Path) -> bool:
 
 def _plan(composition: Composition) -> list[str]:
     """What a run would start and do."""
-    workers = [*composition.trainers(0), *composition.engines, *composition.rollouts]
+    workers = [*composition.trainers(), *composition.engines, *composition.rollouts]
     stages = [
         f"stage {s.name}: steps {s.first + 1} to {s.last}, {s.order.objective.name}, "
         f"batches of {s.order.batch_size} in groups of {s.group_size}, staleness {s.pipeline.max_staleness}"

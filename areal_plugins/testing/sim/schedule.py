@@ -87,7 +87,7 @@ STRIKES: dict[str, tuple[StrikeKind, ...]] = {
     "commit": ("raise", "raise-after", "die", "die-after", "late"),
     "train": ("raise", "die", "die-after", "late"),
     "publish": ("raise", "die", "die-after", "late"),
-    "release": ("late", "die"),
+    "release": ("raise", "late", "die"),
     "save_model": ("raise", "die", "die-after", "late"),
     "save_state": ("raise", "die", "late"),
     "load_state": ("die", "late"),

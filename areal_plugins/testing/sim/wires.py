@@ -23,6 +23,7 @@ from areal_core.data import WeightVersion
 from areal_core.errors import Remote, RemoteError, WorkerLost
 from areal_plugins import ExecutorCapabilities, ExecutorDescriptor, hookimpl
 from areal_plugins.builtin.executors.inline import InlineExecutor, InlinePeer, InlineWorker
+from areal_plugins.testing.sim.injuries import TOLD
 from areal_plugins.testing.sim.schedule import Strike
 
 T = TypeVar("T")
@@ -236,7 +237,8 @@ class SimWorker:
         try:
             result = await self.inner.call(method, *args)
         except RemoteError as error:
-            self._fate.hurt(self.name, f"{method} fails: {error.error.text}", method)
+            if TOLD in error.error.text:  # else it refuses what it was given
+                self._fate.hurt(self.name, f"{method} fails: {error.error.text}", method)
             raise
         self._fate.did(self, method, args, result)
         self._fail(method, kind, "raise-after", "die-after")

@@ -6,6 +6,7 @@ import asyncio
 import shlex
 import traceback
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -75,20 +76,16 @@ class Controller:
             supervise.persistence(supervision), supervise.checkup(supervision, run.events, composition.debug),
         )  # fmt: skip
         self._crew = Crew(
-            composition, self._executor, self._supervisor, run.condition, lambda seat: self._weights.join(seat)
+            composition, self._executor, self._supervisor, run.condition, lambda *engine: self._weights.join(*engine)
         )
         self._weights = Weights(
             self._crew.trainer, self._crew.engines, composition.route, run.background, run.condition, run.events,
             run.trace, self._committed, supervision.update_timeout,
         )  # fmt: skip
         self._recovery = Recovery(
-            self._crew.trainer,
-            self._weights,
-            supervise.persistence(supervision),
-            run.events,
-            self._supervisor.mourn,
-            supervision.max_reloads,
-        )
+            self._crew.trainer, self._weights, supervise.persistence(supervision), run.events,
+            self._supervisor.mourn, supervision.max_reloads,
+        )  # fmt: skip
         self._dispatcher = Dispatcher(
             self._crew.engines,
             self._crew.rollouts,
@@ -388,12 +385,13 @@ class Controller:
 
     async def _close(self) -> None:
         run = self._run
-        await self._lasting.cancel()
-        await run.background.cancel()
-        await self._executor.close()
-        await asyncio.to_thread(run.observers.close, OBSERVERS_GRACE)
-        run.trace.close()
-        run.directory.close()
+        async with AsyncExitStack() as ending:  # from the last to the first, whichever of them fails
+            ending.callback(run.directory.close)
+            ending.callback(run.trace.close)
+            ending.push_async_callback(asyncio.to_thread, run.observers.close, OBSERVERS_GRACE)
+            ending.push_async_callback(self._executor.close)
+            ending.push_async_callback(run.background.cancel)
+            ending.push_async_callback(self._lasting.cancel)
 
 
 def _text(error: BaseException) -> str:

@@ -105,7 +105,7 @@ def open_executor(composition: Composition, events: Events | None = None, trains
         files=experiment.files,
         heartbeat=experiment.stages[0].spec.supervision.heartbeat_timeout,
         modules=tuple(dict.fromkeys(_modules(experiment))),
-        workers=(*(composition.trainers(0) if trains else ()), *composition.engines, *composition.rollouts),
+        workers=(*(composition.trainers() if trains else ()), *composition.engines, *composition.rollouts),
         report=lambda text: None if events is None else events.add("start-waits", text),
     )
     executor: Executor = build(make_ref(experiment.executor, experiment.files), context)

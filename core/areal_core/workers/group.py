@@ -10,8 +10,8 @@ from areal_core.contexts import WorkerSpec
 from areal_core.errors import WorkerLost
 from areal_core.protocols import Executor, Worker
 
-Specs = Callable[[int], Sequence[WorkerSpec]]
-"""The ranks of the group's n-th life, counted from 0; each life needs a rendezvous of its own."""
+Specs = Callable[[], Sequence[WorkerSpec]]
+"""The ranks of a life of the group, which needs a rendezvous that no other had, in an earlier run of it neither."""
 
 SETTLE = 5.0
 """Seconds that the other ranks get to return once one has failed; one that waits for it in a collective never does."""
@@ -27,7 +27,6 @@ class WorkerGroup:
     def __init__(self, name: str, executor: Executor, specs: Specs, timeout: float | None = None) -> None:
         self.name = name
         self._executor, self._specs, self._timeout = executor, specs, timeout
-        self._lives = 0
         self.fault = ""
         self.broken = False
         self.ranks: tuple[Worker, ...] = ()
@@ -43,13 +42,12 @@ class WorkerGroup:
             WorkerLost: a rank did not come up; the others are killed.
 
         """
-        specs, self._lives = self._specs(self._lives), self._lives + 1
         self.broken, self.fault = False, ""
-        started = await asyncio.gather(*map(self._executor.start, specs), return_exceptions=True)
+        started = await asyncio.gather(*map(self._executor.start, self._specs()), return_exceptions=True)
         self.ranks = tuple(rank for rank in started if not isinstance(rank, BaseException))
         for failure in started:
             if isinstance(failure, BaseException):
-                self.kill()
+                self.kill(getattr(failure, "reason", str(failure)))
                 raise failure
         first = self.ranks[0]
         self.spec, self.address, self.pid = first.spec, first.address, first.pid

@@ -136,17 +136,22 @@ def test_a_dry_run_shows_workers_and_stages_and_starts_nothing(here, capsys):
     assert not (here / "runs").exists()
 
 
+FAILING = ("--set", "supervision.max_restarts=0", "--set", "training.mock.faults=[{method: train, call: 3}]")
+
+
 def test_a_run_that_fails_ends_with_1_its_cause_and_the_command_that_resumes(here, capsys):
-    assert run("--run-dir", "r", "--set", "training.mock.faults=[{method: train, call: 3}]") == 1
+    assert run("--run-dir", "r", *FAILING) == 1
     shown = capsys.readouterr().err
     assert "error: the run failed: " in shown
     assert "trainer/mock: train step 2: RuntimeError: told to fail at call 3 of train" in shown
-    assert "go on with: areal-plugins run spec.yaml --set 'training.mock.faults=[{method: train, call: 3}]'" in shown
+    assert (
+        "go on with: areal-plugins run spec.yaml --set supervision.max_restarts=0 --set 'training.mock.faults=" in shown
+    )
     assert f"--resume {here}/r" in shown
 
 
 def test_a_failed_run_goes_on_from_where_it_was(here, capsys):
-    run("--run-dir", "r", "--set", "training.mock.faults=[{method: train, call: 3}]")
+    assert run("--run-dir", "r", "--set", "checkpoint.every=2", *FAILING) == 1
     assert run("--resume", "r") == 0
     assert len((here / "r" / "metrics.jsonl").read_text().splitlines()) == 4
 

@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -63,8 +64,11 @@ class Ranks:
     async def close(self) -> None: ...
 
 
-def specs(size: int) -> Callable[[int], Sequence[WorkerSpec]]:
-    def of_life(life: int) -> Sequence[WorkerSpec]:
+def specs(size: int) -> Callable[[], Sequence[WorkerSpec]]:
+    lives = count()
+
+    def of_life() -> Sequence[WorkerSpec]:
+        life = next(lives)
         return [
             WorkerSpec(f"t-{rank}", "trainer", Place(rank, size, rendezvous=f"life-{life}")) for rank in range(size)
         ]
