@@ -149,8 +149,8 @@ MUTANTS = (
     Mutant(
         "lines after the step of a resume stay in the files",
         "rundir",
-        'kept = [line for line in whole if step is None or json.loads(line)["step"] <= step]',
-        "kept = list(whole)",
+        "        if _stepped(line).step > step:\n",
+        "        if False:\n",
     ),
     Mutant(
         "older checkpoints go before the new one has its name",

@@ -193,7 +193,7 @@ class World:
                 life.stop()
             case "disk-full":
                 self.watch.note(f"! the disk is full for {mishap.seconds:.0f} s")
-                life.disk.full = True
+                life.disk.fill()
                 self.injuries.disk = True
                 loop.call_later(mishap.seconds, life.disk.drain)
             case _:

@@ -6,8 +6,18 @@ import numpy as np
 import pytest
 
 from areal_core.data import Batch, TaskRef, Trajectory, TrajectoryGroup
+from areal_core.pipeline import growing
 from areal_core.pipeline.rundir import Lines, RunDirectory
 from areal_core.pipeline.trace import Trace
+from areal_plugins.testing.sim.disk import ROOM, Disk
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A disk that can be filled."""
+    disk = Disk(tmp_path, lambda event, path, target: None)
+    with disk.mounted():
+        yield disk
 
 
 def batch(step, reward=1.0):
@@ -77,6 +87,45 @@ def test_a_line_ends_only_where_it_was_ended_whatever_its_texts_hold(tmp_path, t
         lines.close()
     Lines(path, step=1).close()
     assert read(path) == [{"step": 1, "answer": f"4{text}5"}]
+
+
+def test_lines_after_the_step_are_forgotten_where_they_still_wait_for_room(full, tmp_path):
+    lines = Lines(tmp_path / "lines.jsonl")
+    lines.add({"step": 1, "text": "x" * ROOM})
+    full.fill()
+    for step in (2, 3, 4):
+        lines.add({"step": step, "text": "x" * (ROOM // 2)})
+    lines.rewind(3)
+    with pytest.raises(OSError, match="No space left"):
+        lines.sync()
+    full.drain()
+    lines.sync()
+    lines.close()
+    assert [line["step"] for line in read(tmp_path / "lines.jsonl")] == [1, 2, 3]
+
+
+def test_a_line_that_was_cut_short_by_a_full_disk_is_made_whole_or_forgotten_with_its_step(full, tmp_path):
+    lines = Lines(tmp_path / "lines.jsonl")
+    lines.add({"step": 1})
+    full.fill()
+    lines.add({"step": 2, "text": "x" * (2 * ROOM)})
+    assert not (tmp_path / "lines.jsonl").read_bytes().endswith(b"\n")
+    lines.rewind(1)
+    lines.close()
+    assert read(tmp_path / "lines.jsonl") == [{"step": 1}]
+
+
+def test_lines_beyond_the_limit_are_refused(full, tmp_path, monkeypatch):
+    monkeypatch.setattr(growing, "LIMIT", 10)
+    lines = Lines(tmp_path / "lines.jsonl")
+    full.fill()
+    lines.add({"text": "x" * (2 * ROOM)})
+    with pytest.raises(OSError, match="No space left"):
+        lines.add({"step": 2})
+    full.drain()
+    lines.add({"step": 3})
+    lines.close()
+    assert read(tmp_path / "lines.jsonl")[1:] == [{"step": 3}]
 
 
 def test_trained_groups_are_written_with_their_step_text_and_version(tmp_path):
