@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "a lost trainer's files are not taken back",
         "opening",
-        "    run.directory.rewind(state.step)\n",
+        "    await asyncio.to_thread(run.directory.rewind, state.step)\n",
         "",
     ),
     Mutant(

@@ -193,7 +193,7 @@ class Controller:
             stage.discard(setback.cause, kept={group.sequence for group in state.buffered})
         run.tally.totals.restarts += setback.cause == LOST
         run.tally.totals.reloads += setback.cause == RELOAD
-        dropped = rewind(run, self._state, damaged, setback.cause)
+        dropped = await rewind(run, self._state, damaged, setback.cause)
         self._evaluations.go_back(state.step)
         await self._weights.forget()
         self._recovery.went_back(setback, lost, self._state, dropped)

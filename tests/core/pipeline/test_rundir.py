@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,6 +162,50 @@ def test_a_run_that_goes_on_forgets_the_trajectories_after_its_step(tmp_path):
     assert [line["step"] for line in lines] == [98, 99, 100]
     assert lines[-1]["trajectories"][0]["reward"] == 0.5
     assert len(list((tmp_path / "trajectories").iterdir())) == 1
+
+
+def test_a_run_that_goes_on_reads_no_trajectories_but_those_about_its_step(tmp_path):
+    directory = RunDirectory(tmp_path)
+    for step in (0, 100, 150):
+        directory.trained(batch(step))
+    directory.close()
+    first = tmp_path / "trajectories" / "steps-0000001-0000100.jsonl"
+    first.write_text("not for us to read\n")
+    RunDirectory(tmp_path, step=101).close()
+    assert first.read_text() == "not for us to read\n"
+    lines = read(tmp_path / "trajectories" / "steps-0000101-0000200.jsonl")
+    assert [line["step"] for line in lines] == [101]
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """What was forced to the disk."""
+    synced = set()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    return synced
+
+
+def test_a_checkpoint_finds_every_line_of_its_steps_on_disk_with_the_names_of_their_files(tmp_path, synced):
+    directory = RunDirectory(tmp_path)
+    for step in (0, 99, 100, 200):
+        directory.trained(batch(step))
+    directory.metrics.add({"step": 201})
+    directory.sync()
+    directory.close()
+    trajectories = tmp_path / "trajectories"
+    assert {*trajectories.iterdir(), trajectories, tmp_path / "metrics.jsonl", tmp_path} <= synced
+
+
+def test_files_that_are_full_are_synced_once(tmp_path, synced):
+    directory = RunDirectory(tmp_path)
+    for step in (0, 100):
+        directory.trained(batch(step))
+    directory.sync()
+    synced.clear()
+    directory.sync()
+    directory.close()
+    assert tmp_path / "trajectories" / "steps-0000001-0000100.jsonl" not in synced
+    assert tmp_path / "trajectories" / "steps-0000101-0000200.jsonl" in synced
 
 
 def test_a_runs_origin_is_written_without_secrets(tmp_path):
