@@ -26,7 +26,7 @@ class WorkerGroup:
 
     def __init__(self, name: str, executor: Executor, specs: Specs, timeout: float | None = None) -> None:
         self.name = name
-        self._executor, self._specs, self._timeout = executor, specs, timeout
+        self._executor, self._specs, self.timeout = executor, specs, timeout
         self._lives = 0
         self.fault = ""
         self.broken = False
@@ -75,7 +75,7 @@ class WorkerGroup:
 
     async def call_each(self, method: str, args: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Any]:
         """The same with arguments for each rank."""
-        limit = self._timeout if timeout is None else timeout
+        limit = self.timeout if timeout is None else timeout
         calls = [rank.call(method, *own, timeout=limit) for rank, own in zip(self.ranks, args, strict=True)]
         try:
             return await self._together(calls)

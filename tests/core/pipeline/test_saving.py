@@ -105,6 +105,25 @@ def test_a_run_that_is_stopped_waits_for_the_checkpoint_that_is_being_written(sc
     assert len(saved(scene)) == 2
 
 
+def test_a_trainer_that_never_writes_its_checkpoint_is_hung_and_restarted(scene):
+    hangs = "executor.mock.faults=[{method: written, kind: hang, call: 2}]"
+    summary = scene.run("checkpoint={every: 4, keep: 9}", hangs, "supervision.train_timeout=3")
+    assert summary.outcome == "done"
+    (event,) = without_checkpoint(scene)
+    assert event.data["of"] == 8
+    (back,) = [event for event in scene.log.events if event.kind == "going-back"]
+    assert "hung: a checkpoint was not written within 3 s" in back.message
+    assert back.data["step"] == 4
+    assert saved(scene) == [4, 8, 12, 16, 20]
+    assert saved_steps(scene) == list(range(1, 21))
+
+
+def test_a_last_checkpoint_that_is_never_written_is_tried_again_by_a_new_trainer(scene):
+    hangs = "executor.mock.faults=[{method: written, kind: hang, call: 5}]"
+    assert scene.run("checkpoint={every: 4, keep: 9}", hangs, "supervision.train_timeout=3").outcome == "done"
+    assert saved(scene) == [4, 8, 12, 16, 20]
+
+
 def test_a_damaged_checkpoint_that_was_passed_over_is_an_event(scene):
     scene.run(EVERY, "training.max_steps=8")
     (scene.checkpoint(8) / "config.json").write_bytes(b"{}")
