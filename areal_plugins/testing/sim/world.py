@@ -266,7 +266,8 @@ class _Life:
             self._dispose()
         if end in ("done", "stopped", "failed"):
             self._ended_well(end)
-        last = self._watch.directory.examine(self._folder, end == "killed", self._keep) if self._folder.exists() else 0
+        killed, full, directory = end == "killed", self.disk.full, self._watch.directory
+        last = directory.examine(self._folder, killed, full, self._keep) if self._folder.exists() else 0
         self._watch.note(f"--- {end} at step {last}")
         return end
 
