@@ -25,7 +25,7 @@ from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.elastic import Elastic
 from areal_core.pipeline.evaluate import Evaluator, first_and_last
 from areal_core.pipeline.evaluations import Evaluations
-from areal_core.pipeline.heap import seldom_searched
+from areal_core.pipeline.garbage import seldom_searched
 from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.recovery import LOST, RELOAD, Recovery, Setback
 from areal_core.pipeline.run import Watcher

@@ -66,16 +66,6 @@ class RunDirectory:
         """Holds a `step-N` a checkpoint."""
         return self.path / "checkpoints"
 
-    @property
-    def logs(self) -> Path:
-        """Holds a file a worker."""
-        return self.path / "logs"
-
-    @property
-    def work(self) -> Path:
-        """What workers keep for themselves."""
-        return self.path / "work"
-
     def describe(self, spec: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
         """Write the resolved spec, as it may be shown, and where everything came from; each resume is added."""
         from ruamel.yaml import YAML
