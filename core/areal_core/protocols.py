@@ -1,9 +1,11 @@
 """What a live component must do. Factories (named in descriptors) return objects of these shapes.
 
 `torch` never appears here: tensors are typed `Any` and paths are `pathlib.Path`. Methods that are
-`async` run on their worker's event loop and must not block it; plain methods are called in a
-thread of their own (except `inline`, where everything shares one loop). What a method raises
-reaches the controller with its traceback and is reported, never turned into a default.
+`async` run on their worker's event loop and must not block it, and neither must the quick plain
+ones that are called there: `stats`, `memory` and `resize` of engines, `size` and `task` of
+environments, `keep` of objectives. Other plain methods are called in a thread of their own (except
+`inline`, where everything shares one loop). What a method raises reaches the controller with its
+traceback and is reported, never turned into a default.
 """
 
 from __future__ import annotations

@@ -75,12 +75,17 @@ class Directory:
             if late := [version for version in versions(group) if version > last]:
                 self._fail("incarnation", f"the checkpoint of step {state.step} has tokens of {late[0]}")
 
-    def examine(self, folder: Path, killed: bool, keep: int) -> int:
-        """All of it after a life; the last step that it holds. A kill may leave one step without its groups."""
+    def examine(self, folder: Path, killed: bool, full: bool, keep: int) -> int:
+        """All of it after a life; the last step that it holds.
+
+        A kill may leave one step without its groups, a disk that is `full` every step since the last checkpoint.
+        """
         self._checkpoints(folder, killed, keep)
-        steps = [line["step"] for line in _lines(folder / "metrics.jsonl", killed)]
+        steps = [line["step"] for line in _lines(folder / "metrics.jsonl", killed or full)]
         if steps != list(range(1, len(steps) + 1)):
             self._fail("files", f"metrics.jsonl has the steps {steps}")
+        if full:
+            return len(steps)
         self._trajectories(folder, killed, len(steps))
         timings = [line["step"] for line in _lines(folder / "timings.jsonl", killed)]
         evaluations = [line["step"] for line in _lines(folder / "evaluations.jsonl", killed)]

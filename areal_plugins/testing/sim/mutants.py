@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "a lost trainer's files are not taken back",
         "opening",
-        "    run.directory.rewind(state.step)\n",
+        "    await asyncio.to_thread(run.directory.rewind, state.step)\n",
         "",
     ),
     Mutant(
@@ -155,8 +155,8 @@ MUTANTS = (
     Mutant(
         "lines after the step of a resume stay in the files",
         "rundir",
-        'kept = [line for line in whole if step is None or json.loads(line)["step"] <= step]',
-        "kept = list(whole)",
+        "        if _stepped(line).step > step:\n",
+        "        if False:\n",
     ),
     Mutant(
         "older checkpoints go before the new one has its name",

@@ -15,7 +15,7 @@ MishapKind = Literal["die", "hang", "zombie", "late", "slow", "jump", "disk-full
 `die`: a worker ends. `hang`: it falls silent, is given up after the heartbeat's time-out, and killed.
 `zombie`: the same, but nobody can kill it; it wakes up later and goes on with what it was told. `late`: it is
 silent, and answers again before it is given up. `slow`: all it does takes longer for a while. `jump`: the clock
-jumps. `disk-full`: nothing can be written to checkpoints for a while. `stop`: somebody asks the run to stop.
+jumps. `disk-full`: nothing can be written for a while. `stop`: somebody asks the run to stop.
 """
 
 StrikeKind = Literal["raise", "raise-after", "die", "die-after", "late", "twice", "explode"]

@@ -193,7 +193,7 @@ class World:
                 life.stop()
             case "disk-full":
                 self.watch.note(f"! the disk is full for {mishap.seconds:.0f} s")
-                life.disk.full = True
+                life.disk.fill()
                 self.injuries.disk = True
                 loop.call_later(mishap.seconds, life.disk.drain)
             case _:
@@ -266,7 +266,8 @@ class _Life:
             self._dispose()
         if end in ("done", "stopped", "failed"):
             self._ended_well(end)
-        last = self._watch.directory.examine(self._folder, end == "killed", self._keep) if self._folder.exists() else 0
+        killed, full, directory = end == "killed", self.disk.full, self._watch.directory
+        last = directory.examine(self._folder, killed, full, self._keep) if self._folder.exists() else 0
         self._watch.note(f"--- {end} at step {last}")
         return end
 

@@ -26,7 +26,7 @@ from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.elastic import Elastic
 from areal_core.pipeline.evaluate import Evaluator, first_and_last
 from areal_core.pipeline.evaluations import Evaluations
-from areal_core.pipeline.heap import seldom_searched
+from areal_core.pipeline.garbage import seldom_searched
 from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.recovery import LOST, RELOAD, Recovery, Setback
 from areal_core.pipeline.run import Watcher
@@ -190,7 +190,7 @@ class Controller:
             stage.discard(setback.cause, kept={group.sequence for group in state.buffered})
         run.tally.totals.restarts += setback.cause == LOST
         run.tally.totals.reloads += setback.cause == RELOAD
-        dropped = rewind(run, self._state, damaged, setback.cause)
+        dropped = await rewind(run, self._state, damaged, setback.cause)
         self._evaluations.go_back(state.step)
         await self._weights.forget()
         self._recovery.went_back(setback, lost, self._state, dropped)

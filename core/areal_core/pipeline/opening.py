@@ -68,16 +68,20 @@ def open_run(
         tally=state.tally.copy(),
     )
     events.step = state.step
-    rewind(run, state, damaged)
+    _stand(run, state, damaged)
     return run
 
 
-def rewind(run: Run, state: PipelineState, damaged: Iterable[CheckpointError], cause: str = "") -> Dropped:
+async def rewind(run: Run, state: PipelineState, damaged: Iterable[CheckpointError], cause: str) -> Dropped:
     """Let the run stand at `state`, whatever it has written and counted beyond, which is dropped; events are kept.
 
     `damaged` are the checkpoints that were passed over.
     """
-    run.directory.rewind(state.step)
+    await asyncio.to_thread(run.directory.rewind, state.step)
+    return _stand(run, state, damaged, cause)
+
+
+def _stand(run: Run, state: PipelineState, damaged: Iterable[CheckpointError], cause: str = "") -> Dropped:
     checkpoint.abandon(run.directory.checkpoints, state.step, damaged)
     dropped = run.tally.rewind(state.tally, cause, told=run.events.step != state.step)
     run.events.step = state.step

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from areal_core.errors import ArealError, RemoteError
+from areal_core.errors import ArealError, RemoteError, WorkerLost
 from areal_core.pipeline import checkpoint
 from areal_core.pipeline.background import Background
 from areal_core.pipeline.checkpoint import PipelineState
@@ -103,9 +103,17 @@ class Saver:
             self._none(state, str(error))
 
     async def _written(self) -> list[Any]:
-        """What became of each rank's writing, once all have ended."""
-        calls = [rank.call("written") for rank in self._trainer.ranks]
-        return await asyncio.gather(*calls, return_exceptions=True)
+        """What became of each rank's writing, once all have ended; that may take as long as any call of the trainer.
+
+        After that the trainer is killed: it could never save again.
+        """
+        limit = self._trainer.timeout
+        calls = [rank.call("written", timeout=limit) for rank in self._trainer.ranks]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        if any(isinstance(outcome, TimeoutError) for outcome in outcomes):
+            self._trainer.kill(f"hung: a checkpoint was not written within {limit:g} s")
+            return [WorkerLost(self._trainer.name, self._trainer.fault)]
+        return outcomes
 
     def _none(self, state: PipelineState, cause: str) -> None:
         text = f"there is no checkpoint of step {state.step}: {cause}"

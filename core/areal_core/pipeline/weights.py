@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 from areal_core.data import WeightOffer, WeightVersion
 from areal_core.errors import RemoteError, WorkerLost
@@ -39,7 +39,6 @@ class Route:
 class Passage:
     """The seconds one version took: to publish, to fetch, and for how long admission was held."""
 
-    version: WeightVersion = field(factory=WeightVersion)
     publish: float = 0.0
     prepare: float = 0.0
     held: float = 0.0
@@ -181,7 +180,7 @@ class Weights:
             prepared = self._trace.span("prepare", "weights", began, version=str(offer.version))
             held = await self._commit(engines, offer.version)
             old, self._offer, self._coming = self._offer, offer, None
-            self.passage = Passage(offer.version, published, prepared, held)
+            self.passage = Passage(published, prepared, held)
         self._finish(offer.version)
         if old is not None:
             self._background.spawn(self._release(old.version))
@@ -287,7 +286,7 @@ class Weights:
                 self.swapping = False
             self.sound = True
             held = self._trace.span("publish and commit", "weights", began, version=str(version))
-            self._offer, self.passage = offer, Passage(version, held, 0.0, held)
+            self._offer, self.passage = offer, Passage(held, 0.0, held)
         self._finish(version)
 
     async def _receive(self, serving: Serving, offer: WeightOffer) -> None:

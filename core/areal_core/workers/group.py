@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from areal_core.contexts import WorkerSpec
@@ -18,7 +18,7 @@ SETTLE = 5.0
 
 
 class WorkerGroup:
-    """A process group as one worker. Calls go to every rank, streams to rank 0.
+    """A process group as one worker. Calls go to every rank.
 
     A call that has not returned after `timeout` seconds, where it names no other, is taken for a
     deadlock: the group counts as hung. Once `broken`, of `fault`, it serves no more until `restart`.
@@ -26,14 +26,10 @@ class WorkerGroup:
 
     def __init__(self, name: str, executor: Executor, specs: Specs, timeout: float | None = None) -> None:
         self.name = name
-        self._executor, self._specs, self._timeout = executor, specs, timeout
+        self._executor, self._specs, self.timeout = executor, specs, timeout
         self.fault = ""
         self.broken = False
         self.ranks: tuple[Worker, ...] = ()
-        # Rank 0 speaks for the group.
-        self.spec: WorkerSpec
-        self.address = ""
-        self.pid: int | None = None
 
     async def start(self) -> None:
         """Start every rank, or none.
@@ -49,8 +45,6 @@ class WorkerGroup:
             if isinstance(failure, BaseException):
                 self.kill(getattr(failure, "reason", str(failure)))
                 raise failure
-        first = self.ranks[0]
-        self.spec, self.address, self.pid = first.spec, first.address, first.pid
 
     async def restart(self, grace: float) -> None:
         """End what is left of the ranks and start the group anew."""
@@ -73,17 +67,13 @@ class WorkerGroup:
 
     async def call_each(self, method: str, args: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Any]:
         """The same with arguments for each rank."""
-        limit = self._timeout if timeout is None else timeout
+        limit = self.timeout if timeout is None else timeout
         calls = [rank.call(method, *own, timeout=limit) for rank, own in zip(self.ranks, args, strict=True)]
         try:
             return await self._together(calls)
         except TimeoutError as error:
             self.kill(f"hung: {method} did not return within {limit:g} s")
             raise WorkerLost(self.name, self.fault) from error
-
-    def stream(self, method: str, *args: Any) -> AsyncIterator[Any]:
-        """What rank 0 yields."""
-        return self.ranks[0].stream(method, *args)
 
     async def lost(self) -> str:
         """The reason, once any rank is gone; the others are then killed."""
@@ -110,10 +100,6 @@ class WorkerGroup:
         """Kill the group because of what is wrong with `rank`."""
         if rank in self.ranks:
             self.kill(_of_rank(rank, fault))
-
-    async def close(self) -> None:
-        """End the links."""
-        await asyncio.gather(*(rank.close() for rank in self.ranks))
 
     async def _together(self, calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
         tasks = [asyncio.create_task(call) for call in calls]

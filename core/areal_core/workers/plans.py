@@ -68,7 +68,7 @@ class TrainerPlan:
 
 @frozen
 class StageOrder:
-    """A stage as trainer ranks see it: references instead of live objects (see `protocols.StagePlan`)."""
+    """A stage as trainer ranks see it: references instead of live objects (see `contexts.StagePlan`)."""
 
     name: str
     objective: ModuleRef
@@ -158,7 +158,6 @@ class Note:
 
 @frozen
 class Health:
-    """How a worker is: the share of its memory in use (None: unknown), and what there is to say since the last time."""
+    """How a worker is: what there is to say since the last time."""
 
-    memory: float | None = None
     notes: tuple[Note, ...] = ()

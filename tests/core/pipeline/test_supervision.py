@@ -219,7 +219,7 @@ def test_what_workers_have_to_say_becomes_events(scene, monkeypatch):
     notes = [Note("memory-pressure", "91% of its memory was in use", "warning", {"before": 0.91})]
 
     async def health(self):
-        return Health(0.91, tuple(notes.pop() for _ in notes[:1]))
+        return Health(tuple(notes.pop() for _ in notes[:1]))
 
     monkeypatch.setattr("areal_core.workers.engine.EngineService.health", health)
     scene.run(SLOW)
@@ -276,7 +276,7 @@ def test_a_trainer_rank_is_asked_how_it_is_as_well(scene, monkeypatch):
     notes = [Note("memory-pressure", "91% of its memory was in use", "warning", {"before": 0.91})]
 
     async def health(self):
-        return Health(0.91, tuple(notes.pop() for _ in notes[:1]))
+        return Health(tuple(notes.pop() for _ in notes[:1]))
 
     monkeypatch.setattr("areal_core.workers.trainer.TrainerService.health", health)
     scene.run(SLOW)

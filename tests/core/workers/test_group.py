@@ -95,15 +95,6 @@ def test_every_rank_is_called_and_rank_0_answers() -> None:
     run(test)
 
 
-def test_rank_0_speaks_for_the_group() -> None:
-    async def test() -> None:
-        trainers = await started("a", "b")
-        assert (trainers.address, trainers.pid, trainers.spec.place.rank) == ("at:t-0", 100, 0)
-        assert [item async for item in trainers.stream("generate")] == [("t-0", "generate")]
-
-    run(test)
-
-
 def test_an_error_of_one_rank_is_the_groups_and_spares_it_when_all_return() -> None:
     error = RemoteError("t-1", "train", Remote("ValueError", "bad batch"))
 
