@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from areal_core.errors import ArealError, RemoteError
+from areal_core.errors import ArealError, RemoteError, WorkerLost
 from areal_core.pipeline import checkpoint
 from areal_core.pipeline.background import Background
 from areal_core.pipeline.checkpoint import PipelineState
@@ -91,9 +91,13 @@ class Saver:
             self._none(state, str(error))
 
     async def _written(self) -> list[Any]:
-        """What became of each rank's writing, once all have ended."""
-        calls = [rank.call("written") for rank in self._trainer.ranks]
-        return await asyncio.gather(*calls, return_exceptions=True)
+        """What became of each rank's writing, once all have ended. The loss of a rank is the trainer's."""
+        ranks = self._trainer.ranks
+        outcomes = await asyncio.gather(*(rank.call("written") for rank in ranks), return_exceptions=True)
+        for rank, outcome in zip(ranks, outcomes, strict=True):
+            if isinstance(outcome, WorkerLost):
+                self._trainer.end(rank, outcome.reason)
+        return outcomes
 
     def _none(self, state: PipelineState, cause: str) -> None:
         text = f"there is no checkpoint of step {state.step}: {cause}"
