@@ -263,7 +263,8 @@ class Session(Protocol):
 
         `overrides` are fields of `Sampling`. Members of a group that ask the same at the same time
         share one request. Where a conversation has filled the model's context the reply is empty, with
-        finish `length`; a first prompt that does is an error of input.
+        finish `length`; a first prompt that does is an error of input. A turn ends before anything else
+        is said: meanwhile `generate`, `append` and `score` raise `RuntimeError`.
         """
         ...
 

@@ -147,6 +147,12 @@ MUTANTS = (
         "                    lost = await asyncio.Event().wait()\n",
     ),
     Mutant(
+        "groups of an engine whose machine is gone are not taken back",
+        "dispatch",
+        "            lent.reschedule(loop.time() + self._patience.grace)\n",
+        "",
+    ),
+    Mutant(
         "a checkpoint does not hold what is under way",
         "checkpoint",
         '"under_way": [[sequence, asdict(task)] for sequence, task in state.under_way],',

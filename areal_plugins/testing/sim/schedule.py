@@ -295,7 +295,7 @@ def _mishap(random: Random, heartbeat: float) -> Mishap:
     role = random.choices(ROLES, (6, 4, 1))[0]
     seconds = {
         "late": heartbeat * random.uniform(0.1, 0.95),
-        "zombie": heartbeat + random.expovariate(1 / 30.0),
+        "zombie": heartbeat * (1.0 + random.expovariate(0.3)),
         "slow": random.uniform(5.0, 60.0),
         "jump": random.uniform(60.0, 600.0),
         "disk-full": random.uniform(1.0, 20.0),

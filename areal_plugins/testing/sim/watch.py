@@ -35,6 +35,12 @@ from areal_plugins.testing.sim.wires import SimWorker
 EVERY = 200
 """Events between two looks at what is dear to count."""
 
+OFTEN = 20
+"""Events between two looks at what is less dear."""
+
+SLACK = 5.0
+"""Seconds that what is due may take, such as a clock that jumps has brought."""
+
 
 @frozen
 class Broken(BaseException):
@@ -61,6 +67,7 @@ class Watch:
         self._patience, self._judge = patience, judge
         self._controller: Controller | None = None
         self._mark: tuple[Any, ...] = ()
+        self._late: dict[tuple[str, str], float] = {}
         self._composition: Composition | None = None
         self._clock: Callable[[], float] = _zero
 
@@ -69,7 +76,7 @@ class Watch:
     def begin(self, controller: Controller, composition: Composition, loop: asyncio.AbstractEventLoop) -> None:
         """A life begins, from the controller's own state."""
         self._controller, self._composition, self._clock = controller, composition, loop.time
-        self._moved, self._mark = 0.0, ()
+        self._moved, self._mark, self._late = 0.0, (), {}
         self._groups.begin()
         self._stand(controller)
 
@@ -149,6 +156,8 @@ class Watch:
         if self.looks % EVERY == 0:
             self._sizes(controller)
             self._progress(controller)
+        if self.looks % OFTEN == 0:
+            self._taken_back(controller)
         if self.broken is not None:
             raise self.broken
 
@@ -191,6 +200,19 @@ class Watch:
             from areal_plugins.testing.clock import _waiting
 
             self.fail("progress", f"nothing has come to an end for {now - self._moved:.0f} s; waiting in {_waiting()}")
+
+    def _taken_back(self, controller: Controller) -> None:
+        """Nobody waits for groups of an engine that was given up long ago."""
+        assert self._composition is not None
+        now, limit = self._clock(), self._composition.experiment.stages[0].spec.supervision.heartbeat_timeout
+        workers: list[Any] = [seat.held for seat in controller._crew.rollouts.seats if seat.held is not None]
+        used = ((worker.name, engine) for worker in workers for engine, groups in worker.uses.items() if groups)
+        known = ((name, self.engines[engine]) for name, engine in used if engine in self.engines)
+        late = [(name, engine.address) for name, engine in known if now - engine.lost_at > limit]
+        self._late = {pair: self._late.get(pair, now) for pair in late}
+        for (name, address), since in self._late.items():
+            if now - since > SLACK:
+                self.fail("taken-back", f"{name} is waited for, which waits for {address}, which was given up long ago")
 
     # --- what others see -------------------------------------------------------------------------------
 

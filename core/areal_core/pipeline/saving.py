@@ -105,14 +105,17 @@ class Saver:
     async def _written(self) -> list[Any]:
         """What became of each rank's writing, once all have ended; that may take as long as any call of the trainer.
 
-        After that the trainer is killed: it could never save again.
+        After that the trainer is killed: it could never save again. The loss of a rank is the trainer's.
         """
-        limit = self._trainer.timeout
-        calls = [rank.call("written", timeout=limit) for rank in self._trainer.ranks]
+        ranks, limit = self._trainer.ranks, self._trainer.timeout
+        calls = [rank.call("written", timeout=limit) for rank in ranks]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         if any(isinstance(outcome, TimeoutError) for outcome in outcomes):
             self._trainer.kill(f"hung: a checkpoint was not written within {limit:g} s")
             return [WorkerLost(self._trainer.name, self._trainer.fault)]
+        for rank, outcome in zip(ranks, outcomes, strict=True):
+            if isinstance(outcome, WorkerLost):
+                self._trainer.end(rank, outcome.reason)
         return outcomes
 
     def _none(self, state: PipelineState, cause: str) -> None:

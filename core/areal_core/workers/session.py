@@ -186,9 +186,10 @@ class RolloutSession:
         self._said: Transcript | None = None
         self._finish: Finish = "stop"
         self._turns = 0
+        self._asking = False
 
     async def generate(self, prompt: str | Sequence[Message] | None = None, **overrides: Any) -> Reply:
-        """The model's next turn."""
+        """The model's next turn; raises `RuntimeError` where it has not answered yet: a conversation has an order."""
         said = self._begin(prompt) if prompt is not None else self._spoken("generate without a prompt")
         sampling = evolve(self._play.sampling, **overrides) if overrides else self._play.sampling
         completion = await self._ask(said.tokens(), sampling)
@@ -234,7 +235,7 @@ class RolloutSession:
 
     async def _ask(self, tokens: np.ndarray, sampling: Sampling) -> Completion:
         """One completion. A failure is kept: an environment that swallows it must not score the rest."""
-        self.doing = "the engine"
+        self.doing, self._asking = "the engine", True
         try:
             completion = await self._play.requests.ask(tokens, sampling, (self.member, self._turns))
             if completion.finish == "abort":
@@ -245,6 +246,8 @@ class RolloutSession:
                 return Completion.empty(self.member, "length")
             self.failure = error
             raise
+        finally:
+            self._asking = False
         self._turns += 1
         self.doing = "the environment"
         return completion
@@ -258,6 +261,8 @@ class RolloutSession:
     def _spoken(self, operation: str) -> Transcript:
         if self._said is None:
             raise RuntimeError(f"cannot {operation}: the model was not asked yet; open with generate(prompt)")
+        if self._asking and operation != "end":
+            raise RuntimeError(f"cannot {operation}: generate() has not answered yet; await it first")
         return self._said
 
 

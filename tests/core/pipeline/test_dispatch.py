@@ -26,7 +26,11 @@ class Worker:
 
     def __init__(self, name, script=()):
         self.name, self.address, self.script, self.calls = name, f"at {name}", list(script), []
-        self.killed = False
+        self.killed, self.gone = False, asyncio.Event()
+
+    async def lost(self):
+        await self.gone.wait()
+        return "hung: not heard of for 60 s"
 
     async def call(self, method, *args, timeout=None):
         self.calls.append((method, *args))
@@ -187,6 +191,38 @@ def test_a_group_that_failed_by_itself_leaves_its_engine_alone(virtually):
         return engine.calls, engine.killed, [seat.name for seat in pool.ready]
 
     assert virtually(main()) == ([("version",)], False, ["e0"])
+
+
+def test_a_group_is_taken_back_from_an_engine_whose_machine_is_gone(virtually):
+    """Nobody closes the connection between its rollout worker and it, so that the rollout worker notices nothing."""
+
+    async def main():
+        rollout, gone = Worker("r0", [asyncio.sleep(1e6)]), Worker("e0")
+        dispatcher, (engines, _), _, events = make([rollout], [gone, Worker("e1")])
+        running = asyncio.ensure_future(dispatcher.run(evolve(ORDER, timeout=3600.0)))
+        await asyncio.sleep(1)
+        engines.seats[0].lose(gone)
+        gone.gone.set()
+        answer = await running
+        told = [(event.kind, event.level, event.data["error"]) for event in events]
+        return answer, asyncio.get_running_loop().time(), told, [seat.load for seat in engines.seats], rollout.killed
+
+    told = [("group-retried", "info", str(WorkerLost("e0", "hung: not heard of for 60 s")))]
+    assert virtually(main()) == ("at e1", 61.0, told, [0, 0], False)
+
+
+def test_a_group_that_needs_its_lost_engine_no_more_comes_back(virtually):
+    """It may wait for its verdict alone."""
+
+    async def main():
+        engine = Worker("e0")
+        dispatcher, _, _, events = make([Worker("r0", [asyncio.sleep(30)])], [engine])
+        running = asyncio.ensure_future(dispatcher.run(ORDER))
+        await asyncio.sleep(1)
+        engine.gone.set()
+        return await running, asyncio.get_running_loop().time(), events
+
+    assert virtually(main()) == ("at e0", 30.0, [])
 
 
 def test_losses_are_no_failures_of_the_group_but_not_endless_either(virtually):

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from areal_core.errors import RunFailed
+from areal_core.errors import RunFailed, WorkerLost
 from areal_core.pipeline import checkpoint, growing, manifest
 from areal_plugins.testing.sim.disk import Disk
 
@@ -59,6 +59,26 @@ def test_a_run_outlives_a_trainer_that_cannot_save(scene, method, debug):
     assert saved(scene) == ([8, 12, 16, 20] if method == "write" else [4, 12, 16, 20])
     (event,) = without_checkpoint(scene)
     assert f"told to fail at call 2 of {method}" in event.data["cause"]
+
+
+def test_a_trainer_that_is_lost_while_it_writes_the_last_checkpoint_comes_back(scene):
+    async def meddle(controller):
+        run = controller._run
+        await run.condition.until(lambda: run.events.step >= 19)
+        rank = controller._crew.trainer.ranks[0]
+        call = rank.call
+
+        async def dies(method, *args, timeout=None):
+            if method == "written":
+                rank.kill()
+                raise WorkerLost(rank.name, "killed")  # before anybody else has noticed
+            return await call(method, *args, timeout=timeout)
+
+        rank.call = dies
+
+    assert scene.run("checkpoint={every: 8}", meddle=meddle).outcome == "done"
+    assert "trainer-restarted" in scene.log.kinds()
+    assert saved(scene)[-1] == 20
 
 
 def test_a_run_whose_last_checkpoint_cannot_be_written_has_failed_and_lost_nothing_else(scene, full_at):
