@@ -13,7 +13,7 @@ from areal_core.contexts import EngineContext
 from areal_core.data import Completion, EngineStats, GenerateRequest, WeightOffer, WeightVersion
 from areal_core.errors import ComponentError, InputError
 from areal_core.protocols import Engine, Transport, WeightSource
-from areal_core.workers.build import build, load, title
+from areal_core.workers.build import build, title
 from areal_core.workers.faults import blaming
 from areal_core.workers.guard import Guard
 from areal_core.workers.lane import Lane
@@ -50,12 +50,11 @@ class EngineService:
         name, transport_name = title(plan.component), title(plan.transport.component)
         if self._live is not None:
             raise ComponentError(name, "setup", "the worker is set up already")
-        await self._lane.call(name, "import", load, plan.component)
         transport = await self._lane.call(
             transport_name, "build", build_transport, plan.transport, "engine", plan.place
         )
         self._owned.push_async_callback(self._lane.call, transport_name, "close", transport.close)
-        engine: Engine = build(plan.component, _context(plan))
+        engine: Engine = await self._lane.call(name, "build", build, plan.component, _context(plan))
         self._owned.push_async_callback(engine.close)
         with blaming(name, "start"):
             await engine.start(plan.version)
@@ -126,9 +125,10 @@ class EngineService:
                 await self._release(live, version)
 
     async def discard(self, version: WeightVersion) -> None:
-        """Forget what was prepared; unknown versions are no error."""
-        if self._staged.pop(version, None) is not None:
-            await self._release(self._ready("discard"), version)
+        """Forget what was prepared, and what was fetched of it where that failed or was given up."""
+        self._staged.pop(version, None)
+        if self._live is not None:
+            await self._release(self._live, version)
 
     async def stats(self) -> EngineStats:
         """The engine's counters."""

@@ -21,6 +21,7 @@ from areal_core.workers.build import build, title
 from areal_core.workers.faults import RAISED, blamed, blaming
 from areal_core.workers.guard import Guard
 from areal_core.workers.lane import Lane
+from areal_core.workers.link import Link
 from areal_core.workers.plans import EnvironmentPlan, GroupOrder, GroupResult, Health, RolloutPlan
 from areal_core.workers.requests import GroupRequests
 from areal_core.workers.service import Dial
@@ -293,7 +294,9 @@ class _Engines:
 
     async def _open(self, address: str) -> Peer:
         try:
-            self._links[address] = await self._dial(address)
-            return self._links[address]
+            link = self._links[address] = await self._dial(address)
+            if isinstance(link, Link):  # one that breaks while no group uses it is noticed by nobody else
+                link.gone.add_done_callback(lambda _: self.forget(address, link))
+            return link
         finally:
             del self._dialling[address]

@@ -774,6 +774,23 @@ def test_a_lost_engine_is_dialled_again(first: Engine | Exception, reason: str) 
     asyncio.run(main())
 
 
+def test_a_link_that_breaks_while_nobody_uses_it_is_forgotten(linked: Any) -> None:
+    async def main() -> None:
+        async with linked(Engine()) as (link, served):
+
+            async def dial(_address: str) -> Any:
+                return link
+
+            engines = RolloutService(dial, threaded=False)._engines
+            assert await engines.link("unix:engine") is link
+            served.abort("the engine died")
+            await link.lost()
+            await asyncio.sleep(0)  # for the callbacks
+            assert not engines._links
+
+    asyncio.run(main())
+
+
 def test_groups_that_start_together_share_one_link() -> None:
     async def main() -> None:
         service = RolloutService(Switchboard(Engine()), threaded=False)  # type: ignore[arg-type]
