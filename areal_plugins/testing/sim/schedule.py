@@ -100,6 +100,13 @@ STRIKES: dict[str, tuple[StrikeKind, ...]] = {
 }
 """How calls of each method may go wrong."""
 
+LATER: dict[str, tuple[StrikeKind, ...]] = {
+    "materialize": ("raise", "die", "die-after", "late"),
+    "written": ("raise", "raise-after", "die", "die-after", "late"),
+    "health": ("raise", "die", "late"),
+}
+"""The same, of methods that seeds came to strike later: these draw from a stream of their own."""
+
 
 def draw(seed: int) -> Schedule:
     """The schedule of `seed`, the same for ever."""
@@ -110,7 +117,7 @@ def draw(seed: int) -> Schedule:
         seed=seed,
         spec=spec,
         mishaps=() if calm else _mishaps(random, spec),
-        strikes=() if calm else _strikes(random),
+        strikes=() if calm else (*_strikes(random), *_later_strikes(Random(seed ^ 0x1A7E))),
         kills=() if calm else _kills(random),
         debug=random.random() < 0.15,
         calm=calm and not faulty(spec),
@@ -312,6 +319,16 @@ def _strike(random: Random) -> Strike:
     method = random.choice(often) if random.random() < 0.6 else random.choice(tuple(STRIKES))
     call = int(60 ** random.random())
     return Strike(method, call, random.choice(STRIKES[method]), seconds=random.uniform(1.0, 30.0))
+
+
+def _later_strikes(random: Random) -> tuple[Strike, ...]:
+    """So that whatever else befalls a seed stays as it was."""
+    methods = random.choices(tuple(LATER), k=random.choice((0, 0, 1, 2)))
+    most = {"materialize": 2, "written": 8, "health": 60}
+    return tuple(
+        Strike(method, random.randint(1, most[method]), random.choice(LATER[method]), seconds=random.uniform(1.0, 30.0))
+        for method in methods
+    )
 
 
 def _kills(random: Random) -> tuple[Kill, ...]:
