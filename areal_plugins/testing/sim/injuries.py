@@ -11,7 +11,7 @@ from areal_core.pipeline.health import manner
 from areal_core.pipeline.weights import PREPARE_TRIES
 from areal_plugins.testing.sim.schedule import Schedule
 
-HARMLESS = frozenset({"run_group", "generate", "partial", "stats", "size", "discard", "release"})
+HARMLESS = frozenset({"run_group", "generate", "partial", "health", "stats", "size", "discard", "release"})
 """Calls that may raise without any harm to the worker."""
 
 LAST = frozenset({"save_model", "save_state", "written"})

@@ -100,6 +100,14 @@ STRIKES: dict[str, tuple[StrikeKind, ...]] = {
 }
 """How calls of each method may go wrong."""
 
+LATER: dict[str, tuple[StrikeKind, ...]] = {
+    "materialize": ("raise", "die", "die-after", "late"),
+    "written": ("raise", "raise-after", "die", "die-after", "late"),
+    "health": ("raise", "die", "late"),
+    "partial": ("raise", "die", "late"),
+}
+"""The same, of methods that seeds came to strike later: these draw from a stream of their own."""
+
 
 def draw(seed: int) -> Schedule:
     """The schedule of `seed`, the same for ever."""
@@ -110,7 +118,7 @@ def draw(seed: int) -> Schedule:
         seed=seed,
         spec=spec,
         mishaps=() if calm else _mishaps(random, spec),
-        strikes=() if calm else (*_strikes(random), *_silences(Random(seed ^ 0x9A7))),
+        strikes=() if calm else (*_strikes(random), *_later_strikes(Random(seed ^ 0x1A7E))),
         kills=() if calm else _kills(random),
         debug=random.random() < 0.15,
         calm=calm and not faulty(spec),
@@ -314,11 +322,14 @@ def _strike(random: Random) -> Strike:
     return Strike(method, call, random.choice(STRIKES[method]), seconds=random.uniform(1.0, 30.0))
 
 
-def _silences(random: Random) -> tuple[Strike, ...]:
-    """Rollout workers that do not say what was drawn so far; from a stream of its own, as it came later."""
-    kinds: tuple[StrikeKind, ...] = ("raise", "die", "late")
-    calls = [random.randint(1, 12) for _ in range(random.choice((0, 0, 0, 1, 2)))]
-    return tuple(Strike("partial", call, random.choice(kinds), seconds=random.uniform(1.0, 30.0)) for call in calls)
+def _later_strikes(random: Random) -> tuple[Strike, ...]:
+    """So that whatever else befalls a seed stays as it was."""
+    methods = random.choices(tuple(LATER), k=random.choice((0, 0, 1, 2, 3)))
+    most = {"materialize": 2, "written": 8, "health": 60, "partial": 12}
+    return tuple(
+        Strike(method, random.randint(1, most[method]), random.choice(LATER[method]), seconds=random.uniform(1.0, 30.0))
+        for method in methods
+    )
 
 
 def _kills(random: Random) -> tuple[Kill, ...]:

@@ -293,9 +293,13 @@ class Controller:
         await self._saver.save_beside(self._evaluations.within(self._state))
         await self._saver.settled()
         await self._now.close("checkpoint")
-        await self._run.stop.race(self._crew.renew(WeightVersion(self._state.incarnation, self._state.step)))
+        await self._run.stop.race(self._renew(WeightVersion(self._state.incarnation, self._state.step)))
         if self._state.step < program.last:
             await self._enter(program)
+
+    async def _renew(self, version: WeightVersion) -> None:
+        """Have fresh engines and rollout workers; where the trainer is lost meanwhile they come all the same."""
+        await asyncio.shield(self._lasting.spawn(self._crew.renew(version)))
 
     async def _rest(self) -> None:
         await self._run.stop.race(self._now.catch_up())

@@ -394,3 +394,18 @@ def test_a_gradients_limit_is_the_same_after_a_resume(scene):
 )
 def test_under_a_dynamic_loss_scale_steps_that_are_not_finite_are_only_skipped(dtype, scale, kept):
     assert Rules.of(TrainingSpec(on_nonfinite="stop", amp=AmpSpec(True, dtype, scale))).nonfinite == kept
+
+
+def test_a_debug_run_whose_trainer_is_lost_while_it_renews_the_others_has_them_all_the_same(scene):
+    async def meddle(controller):
+        renew = controller._crew.renew
+
+        async def without_trainer(version):
+            controller._crew.renew = renew
+            controller._crew.trainer.ranks[0].kill()
+            await renew(version)
+
+        controller._crew.renew = without_trainer
+
+    assert scene.run("checkpoint.every=4", debug=True, meddle=meddle).outcome == "done"
+    assert "trainer-restarted" in scene.log.kinds()
