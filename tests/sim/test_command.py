@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from attrs import evolve
 
-from areal_plugins.testing.sim import runner
+from areal_plugins.testing.sim import runner, world
 from areal_plugins.testing.sim.__main__ import main
 from areal_plugins.testing.sim.schedule import draw
 from areal_plugins.testing.sim.setting import Memory
@@ -27,6 +29,49 @@ def test_a_broken_invariant_is_told_with_the_line_that_replays_it():
     lines = runner.report(outcome).splitlines()
     assert lines[0] == "something happened"
     assert lines[-1] == "tox run -e sim -- --seed 7"
+
+
+class _Here:
+    """Runs in this process what a pool of processes would."""
+
+    map = staticmethod(map)
+
+    def shutdown(self, wait: bool, cancel_futures: bool = False) -> None:
+        self.down = True
+
+
+def _with_broken(monkeypatch, *seeds):
+    def chunk(first, end):
+        return [
+            Outcome(seed, 1, 3, 60.0, 900, ("done",), Broken("admission", "9 of 8", 1.0) if seed in seeds else None)
+            for seed in range(first, min(first + runner.CHUNK, end))
+        ]
+
+    monkeypatch.setattr(runner, "_chunk", chunk)
+    monkeypatch.setattr(runner, "_pool", lambda jobs: nullcontext(_Here()))
+
+
+def test_seeds_after_a_broken_one_are_played_and_all_broken_ones_are_named(capsys, monkeypatch):
+    _with_broken(monkeypatch, 4, 33)
+    assert main(["--seeds", "50"]) == 1
+    out = capsys.readouterr().out
+    assert "tox run -e sim -- --seed 4\n" in out
+    assert "tox run -e sim -- --seed 33\n" in out
+    assert out.splitlines()[-1].startswith("50 of 50 seeds")
+    assert "BROKEN by seeds 4, 33 " in out.splitlines()[-1]
+
+
+def test_many_broken_seeds_end_it(capsys, monkeypatch):
+    _with_broken(monkeypatch, *range(100))
+    assert main(["--seeds", "500"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("10 of 500 seeds")
+
+
+def test_a_seed_that_raises_is_told_like_a_broken_invariant(monkeypatch):
+    monkeypatch.setattr(world.World, "_live_on", lambda self: 1 / 0)
+    broken = world.play(draw(3)).broken
+    assert broken is not None
+    assert "ZeroDivisionError" in broken.text
 
 
 def test_schedules_depend_on_their_seed_alone():

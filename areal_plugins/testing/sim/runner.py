@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
@@ -17,6 +17,9 @@ from areal_plugins.testing.sim.world import Outcome, play
 
 CHUNK = 10
 """Seeds that a process is given at once."""
+
+ENOUGH = 10
+"""Seeds that break an invariant before the rest is not played."""
 
 GROWTH = 1.1
 """A long run's memory may be so many times what it was after its first tenth."""
@@ -83,8 +86,9 @@ def flat(first: Memory, last: Memory) -> bool:
 
 
 def many(first: int, count: int, jobs: int) -> int:
-    """Play `count` seeds on `jobs` processes; stops at the first broken invariant, or when asked to."""
+    """Play `count` seeds on `jobs` processes; stops when asked to, or once enough of them have broken an invariant."""
     began, done, events, lives, seconds = time.monotonic(), 0, 0, 0, 0.0
+    broken: list[int] = []
     try:
         with _pool(jobs) as pool:
             for outcomes in pool.map(_chunk, range(first, first + count, CHUNK), [first + count] * count):
@@ -92,23 +96,29 @@ def many(first: int, count: int, jobs: int) -> int:
                     done, events, lives = done + 1, events + outcome.events, lives + outcome.lives
                     seconds += outcome.seconds
                     if outcome.broken is not None:
+                        broken.append(outcome.seed)
                         _say(report(outcome))
-                        pool.shutdown(wait=False, cancel_futures=True)
-                        return 1
+                if len(broken) >= ENOUGH:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    break
                 if done % 100 < CHUNK:
-                    _say(_figures(done, count, lives, events, seconds, began))
+                    _say(_figures(done, count, lives, events, seconds, began, broken))
     except KeyboardInterrupt:
-        _say(f"stopped; seeds {first} to {first + done - 1} hold: go on with --first {first + done}")
+        _say(_figures(done, count, lives, events, seconds, began, broken))
+        _say(f"stopped: go on with --first {first + done}")
         return 130
-    _say(_figures(done, count, lives, events, seconds, began))
-    return 0
+    _say(_figures(done, count, lives, events, seconds, began, broken))
+    return 1 if broken else 0
 
 
-def _figures(done: int, count: int, lives: int, events: int, seconds: float, began: float) -> str:
+def _figures(
+    done: int, count: int, lives: int, events: int, seconds: float, began: float, broken: Sequence[int]
+) -> str:
     took = time.monotonic() - began
+    verdict = f"BROKEN by seeds {', '.join(map(str, broken))}" if broken else "every invariant held"
     return (
         f"{done} of {count} seeds, {lives} lives, {events} events, {seconds / 86400:.1f} days of virtual time:"
-        f" every invariant held ({took:.0f} s, {took / max(1, done):.2f} s a seed)"
+        f" {verdict} ({took:.0f} s, {took / max(1, done):.2f} s a seed)"
     )
 
 

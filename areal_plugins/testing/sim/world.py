@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import traceback
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -91,6 +92,8 @@ class World:
             self._live_on()
         except Broken as failure:
             broken = failure
+        except Exception:  # of whatever code it is: the seed that leads there must be told
+            broken = Broken("no-failure", traceback.format_exc(), self._offset)
         return Outcome(
             seed=self.schedule.seed,
             lives=len(self.ends),

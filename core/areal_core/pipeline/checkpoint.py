@@ -14,7 +14,7 @@ import json
 import re
 import shutil
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,14 +152,16 @@ def model_directory(path: Path) -> Path:
     return latest(path) if is_checkpoint(path) or _found(path / "checkpoints") else path
 
 
-def abandon(folder: Path, step: int) -> None:
+def abandon(folder: Path, step: int, damaged: Iterable[CheckpointError] = ()) -> None:
     """Set aside what is under `folder` of steps after `step`: a run goes on from `step` another way.
 
-    It becomes `abandoned-step-N`, or `damaged-step-N` where it is not whole: nobody's latest, and replaced by nothing
-    but another such one of the same step.
+    It becomes `abandoned-step-N`, or `damaged-step-N` where `damaged` says that it is not whole: nobody's latest, and
+    replaced by nothing but another such one of the same step.
     """
+    broken = [Path(problem.path) for problem in damaged]
     for path in _found(folder, after=step):
-        aside = folder / f"{'damaged' if _damage(path) else 'abandoned'}-step-{_step(path)}"
+        whole = not any(file.is_relative_to(path) for file in broken)
+        aside = folder / f"{'abandoned' if whole else 'damaged'}-step-{_step(path)}"
         if aside.exists():
             shutil.rmtree(aside)
         path.rename(aside)

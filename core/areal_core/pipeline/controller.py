@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import traceback
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +60,12 @@ class Controller:
         provenance: Mapping[str, Any] | None = None,
         damaged: Iterable[CheckpointError] = (),
     ) -> None:
-        self._composition, self._resume, self._damaged = composition, resume, damaged
+        self._composition, self._resume, self._damaged = composition, resume, tuple(damaged)
         self._again = resuming.begin_again(composition.folder) if resume is None else None
         began = PipelineState(model=str(warm_start.absolute()) if warm_start else self._again or "")
         self._state = began if resume is None else resuming.state_of(resume, composition)
         self._first = (resume, self._state)
-        self._run = open_run(composition, self._state, watcher, hooks, provenance or {})
+        self._run = open_run(composition, self._state, watcher, hooks, provenance or {}, self._damaged)
         self._executor = open_executor(composition, self._run.events)
         supervision = composition.experiment.stages[0].spec.supervision
         run = self._run
@@ -185,7 +185,7 @@ class Controller:
         stage, self._stage, self._between = self._stage, None, None
         await self._give_up(stage, setback.cause)
         run.stop.overcome()
-        self._resume, state = await self._last_good()
+        self._resume, state, damaged = await self._last_good()
         self._state = evolve(state, incarnation=self._state.incarnation + 1)
         if setback.cause == RELOAD and (self._resume is None or stage is None or state.stage != stage.name):
             self._crew.trainer.kill(setback.reason)  # it can only go back to a state of the stage that it is in
@@ -193,7 +193,7 @@ class Controller:
             stage.discard(setback.cause, kept={group.sequence for group in state.buffered})
         run.tally.totals.restarts += setback.cause == LOST
         run.tally.totals.reloads += setback.cause == RELOAD
-        dropped = rewind(run, self._state, setback.cause)
+        dropped = rewind(run, self._state, damaged, setback.cause)
         self._evaluations.go_back(state.step)
         await self._weights.forget()
         self._recovery.went_back(setback, lost, self._state, dropped)
@@ -206,18 +206,18 @@ class Controller:
         await self._saver.settled()  # what is being written may be the checkpoint to go back to
         await self._run.background.cancel()
 
-    async def _last_good(self) -> tuple[Path | None, PipelineState]:
-        """The newest checkpoint of this run that is whole, and what it holds; else how the run began."""
+    async def _last_good(self) -> tuple[Path | None, PipelineState, Sequence[CheckpointError]]:
+        """The newest checkpoint of this run that is whole and what it holds, else how it began; and what is damaged."""
         if self._saver.saved is None:
-            return self._first
+            return *self._first, ()
         found, damaged = await asyncio.to_thread(checkpoint.newest, self._composition.folder)
         self._tell(damaged)
         if found is None and damaged:
             raise damaged[0]
         if found is None:
-            return self._first
+            return *self._first, ()
         self._saver.saved = found
-        return found, await asyncio.to_thread(checkpoint.read, found, self._composition.identity())
+        return found, await asyncio.to_thread(checkpoint.read, found, self._composition.identity()), damaged
 
     def _tell(self, damaged: Iterable[CheckpointError]) -> None:
         for problem in damaged:

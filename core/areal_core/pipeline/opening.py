@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pluggy
 
 from areal_core.contexts import ExecutorContext, RunInfo, TrackerContext
+from areal_core.errors import CheckpointError
 from areal_core.local import is_local
 from areal_core.pipeline import checkpoint
 from areal_core.pipeline.background import Background, Stop
@@ -34,8 +35,12 @@ def open_run(
     watcher: Watcher,
     hooks: pluggy.PluginManager | None,
     provenance: Mapping[str, Any],
+    damaged: Iterable[CheckpointError] = (),
 ) -> Run:
-    """The run directory and all that the run's parts share; for a run that resumes in `state`."""
+    """The run directory and all that the run's parts share; for a run that resumes in `state`.
+
+    `damaged` are the checkpoints that were passed over for it.
+    """
     experiment, loop = composition.experiment, asyncio.get_running_loop()
     directory = RunDirectory(composition.folder, state.step)
     spec = shown(experiment.resolved, experiment.origins)
@@ -63,14 +68,17 @@ def open_run(
         tally=state.tally.copy(),
     )
     events.step = state.step
-    rewind(run, state)
+    rewind(run, state, damaged)
     return run
 
 
-def rewind(run: Run, state: PipelineState, cause: str = "") -> Dropped:
-    """Let the run stand at `state`, whatever it has written and counted beyond, which is dropped; events are kept."""
+def rewind(run: Run, state: PipelineState, damaged: Iterable[CheckpointError], cause: str = "") -> Dropped:
+    """Let the run stand at `state`, whatever it has written and counted beyond, which is dropped; events are kept.
+
+    `damaged` are the checkpoints that were passed over.
+    """
     run.directory.rewind(state.step)
-    checkpoint.abandon(run.directory.checkpoints, state.step)
+    checkpoint.abandon(run.directory.checkpoints, state.step, damaged)
     dropped = run.tally.rewind(state.tally, cause, told=run.events.step != state.step)
     run.events.step = state.step
     return dropped

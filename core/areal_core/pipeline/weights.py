@@ -75,7 +75,7 @@ class Weights:
         self._offer: WeightOffer | None = None
         self._coming: WeightOffer | None = None
         self._orphaned = False
-        self._lock = asyncio.Lock()
+        self._lock = asyncio.Lock()  # held while engines swap, so that one that joins does not do so at the same time
         self._spreading: asyncio.Task[None] | None = None
         self.swapping = False
         self.sound = True
@@ -109,21 +109,23 @@ class Weights:
     async def join(self, seat: Seat) -> None:
         """Give a new engine the version that the others serve, then let it serve.
 
-        While there is no trainer, it waits for the next one's first version.
+        Nobody waits for its fetch, and it is there when they swap: one that was overtaken meanwhile begins again with
+        what is served by then. While there is no trainer, it waits for the next one's first version.
         """
         while True:
             await self._condition.until(lambda: self._route.collective or not self._orphaned)
-            async with self._lock:
-                offer = self._offer
-                try:
-                    await self._take_in(seat, offer)
-                except RemoteError:
+            offer = self._offer
+            try:
+                await self._offer_to(seat, offer)
+                async with self._lock:
                     if self._offer is offer:
-                        raise
-                    continue  # its trainer is gone, and the version with it
-                seat.ready = True
-                self._condition.changed()
-                return
+                        await self._let_serve(seat, offer)
+                        return
+                if offer is not None:
+                    await self._ask((seat, seat.worker), "discard", offer.version)
+            except RemoteError:
+                if self._offer is offer:
+                    raise  # else the version is gone, perhaps its trainer with it
 
     async def forget(self) -> None:
         """The trainer that made all this is gone, or will make other weights of the same steps.
@@ -140,18 +142,25 @@ class Weights:
         elif coming is not None:
             await _on_all([self._ask(serving, "discard", coming.version) for serving in self._serving()])
 
-    async def _take_in(self, seat: Seat, offer: WeightOffer | None) -> None:
+    async def _offer_to(self, seat: Seat, offer: WeightOffer | None) -> None:
         if offer is None:
             return
         if self._route.collective:
             raise WorkerLost(seat.name, f"{self._route.transport} cannot take in an engine that starts later")
         await self._ask((seat, seat.worker), "prepare", offer)
-        await self._ask((seat, seat.worker), "commit", offer.version)
+
+    async def _let_serve(self, seat: Seat, offer: WeightOffer | None) -> None:
+        if offer is not None:
+            await self._ask((seat, seat.worker), "commit", offer.version)
+        seat.ready = True
+        self._condition.changed()
 
     async def _spread(self, offer: WeightOffer, published: float) -> None:
+        began, self._coming = self._trace.now(), offer
+        asked: list[Serving] = []
+        engines = await self._prepare(asked, offer)
         async with self._lock:
-            began, self._coming = self._trace.now(), offer
-            engines = await self._prepare(self._serving(), offer)
+            engines += await self._prepare(asked, offer)  # those that joined meanwhile
             prepared = self._trace.span("prepare", "weights", began, version=str(offer.version))
             held = await self._commit(engines, offer.version)
             old, self._offer, self._coming = self._offer, offer, None
@@ -163,12 +172,17 @@ class Weights:
     def _serving(self) -> list[Serving]:
         return [(seat, seat.worker) for seat in self._engines.ready]
 
-    async def _prepare(self, engines: Sequence[Serving], offer: WeightOffer) -> list[Serving]:
-        """The engines that have fetched the version; raises, with nothing changed, when one cannot."""
+    async def _prepare(self, asked: list[Serving], offer: WeightOffer) -> list[Serving]:
+        """The engines that have fetched the version, of those not `asked` yet, which are added to them.
+
+        Raises, with nothing changed, when one cannot.
+        """
+        engines = [serving for serving in self._serving() if serving not in asked]
+        asked += engines
         outcomes = await _on_all([self._fetch(serving, offer) for serving in engines])
         errors = [error for error in outcomes if isinstance(error, RemoteError)]
         if errors:
-            await _on_all([self._ask(serving, "discard", offer.version) for serving in engines])
+            await _on_all([self._ask(serving, "discard", offer.version) for serving in asked])
             raise errors[0]
         return [serving for serving, outcome in zip(engines, outcomes, strict=True) if outcome is None]
 

@@ -179,10 +179,14 @@ def test_an_abandoned_checkpoint_is_replaced_by_a_newer_one_of_its_step(tmp_path
 
 
 def test_a_damaged_checkpoint_is_set_aside_as_such_and_replaces_no_abandoned_one(tmp_path):
+    tmp_path = tmp_path / "checkpoints"
+    tmp_path.mkdir()
     write(tmp_path, PipelineState(step=20))
     abandon(tmp_path, 10)
     damage(write(tmp_path, PipelineState(step=20)))
-    abandon(tmp_path, 10)
+    found, problems = newest(tmp_path.parent)
+    assert found is None
+    abandon(tmp_path, 10, problems)
     assert read(tmp_path / "abandoned-step-20", {"seed": 1}).step == 20
     assert {path.name for path in tmp_path.iterdir()} == {"abandoned-step-20", "damaged-step-20"}
 

@@ -170,6 +170,7 @@ def test_a_replacement_that_starts_before_the_swap_is_left_alone_until_it_joins(
         await asyncio.sleep(1)
         pool.seats[1].ready, pool.seats[1].held = False, new
         await weights.join(pool.seats[1])
+        await weights.settled()
         return new.killed, [seat.name for seat in pool.ready]
 
     assert virtually(main()) == (False, ["a", "b"])
@@ -216,9 +217,60 @@ def test_an_engine_joins_with_the_version_that_is_just_being_spread(virtually):
         await weights.publish(V1)
         await asyncio.sleep(1)
         await weights.join(pool.seats[1])
+        await weights.settled()
 
     virtually(main())
     assert [call for call in diary if call[0] == "b"] == [("b", "prepare", "0.1"), ("b", "commit", "0.1")]
+
+
+def test_an_engine_that_takes_long_to_join_holds_up_neither_the_trainer_nor_the_others(virtually):
+    diary = []
+
+    async def main():
+        async def slow():
+            await asyncio.sleep(300)
+
+        weights, pool, *_ = make(engines=[Worker("a", diary), Worker("late", diary, prepare=slow)], diary=diary)
+        late = pool.seats[1]
+        late.ready = False
+        await weights.publish(V1)
+        await weights.settled()
+        joining = asyncio.ensure_future(weights.join(late))
+        await asyncio.sleep(1)
+        began = asyncio.get_running_loop().time()
+        await weights.publish(V2)
+        await weights.settled()
+        took = asyncio.get_running_loop().time() - began
+        await joining
+        return took, late.ready
+
+    assert virtually(main()) == (0.0, True)
+    calls = [call[1:] for call in diary if call[0] == "late"]
+    assert calls == [("prepare", "0.1"), ("discard", "0.1"), ("prepare", "0.2"), ("commit", "0.2")]
+
+
+def test_an_engine_that_joins_while_others_fetch_the_next_version_swaps_with_them(virtually):
+    diary = []
+
+    async def main():
+        async def slow():
+            await asyncio.sleep(5)
+
+        weights, pool, *_ = make(engines=[Worker("a", diary, prepare=slow), Worker("late", diary)], diary=diary)
+        late = pool.seats[1]
+        late.ready = False
+        await weights.publish(V1)
+        await weights.settled()
+        await weights.publish(V2)
+        await asyncio.sleep(1)
+        await weights.join(late)
+        joined = late.ready, str(weights.version)
+        await weights.settled()
+        return joined
+
+    assert virtually(main()) == (True, "0.1")
+    calls = [call[1:] for call in diary if call[0] == "late"]
+    assert calls == [("prepare", "0.1"), ("commit", "0.1"), ("prepare", "0.2"), ("commit", "0.2")]
 
 
 def test_a_collective_transport_sends_and_receives_at_the_same_time(virtually):
