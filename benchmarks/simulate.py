@@ -85,8 +85,8 @@ def fitted(job: Job, wanted: float) -> Job:
 
 
 def staleness(options: argparse.Namespace) -> tuple[Job, list[dict[str, Any]]]:
-    """The fit, and the predictions: with groups counted as AReaL counts them, or as this pipeline's bound has it."""
-    with nullcontext() if options.strict else areal_admission():
+    """The fit, and the predictions: under this pipeline's bound, or with groups counted as AReaL counts them."""
+    with areal_admission() if options.counted_as_areal else nullcontext():
         return _staleness(options)
 
 
@@ -221,7 +221,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--devices", type=int, nargs="+", default=list(DEVICES), help="scales")
     parser.add_argument("--batch", type=int, default=BATCH, help="trajectories of a batch for each device")
     parser.add_argument("--alike", type=float, default=0.0, help="share of the variance of log-lengths between prompts")
-    parser.add_argument("--strict", action="store_true", help="admit as this pipeline does, not as AReaL")
+    parser.add_argument("--counted-as-areal", action="store_true", help="admit by AReaL's looser count")
     parser.add_argument("--nodes", type=int, default=16, help="nodes of the published table")
     options = parser.parse_args()
     if options.quick:
