@@ -124,7 +124,8 @@ def measure(options: argparse.Namespace, max_staleness: int, work: Path) -> Wind
 def calibrate(options: argparse.Namespace, work: Path, name: str) -> Saturation:
     """Both pools without the pipeline."""
     path = write_spec(spec(options, options.staleness, 1), work / f"{name}.yaml")
-    return saturate(path, work / name, ask, batches=2, seconds=options.seconds)
+    batches = 2 if options.quick else 4  # a token of a batch of short answers costs more
+    return saturate(path, work / name, ask, batches, options.seconds)
 
 
 def balanced(options: argparse.Namespace, work: Path) -> int:
