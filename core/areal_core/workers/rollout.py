@@ -18,7 +18,7 @@ from areal_core.data import Task, Trajectory, TrajectoryGroup
 from areal_core.errors import ComponentError, InputError, WorkerLost
 from areal_core.protocols import Environment, ModelSource, Peer, Tokenizer
 from areal_core.workers.build import build, title
-from areal_core.workers.faults import RAISED, blamed, blaming
+from areal_core.workers.faults import blamed, blaming
 from areal_core.workers.guard import Guard
 from areal_core.workers.lane import Lane
 from areal_core.workers.link import Link
@@ -224,7 +224,7 @@ async def _play(session: RolloutSession, arena: _Arena, play: Play) -> tuple[Tra
             raise
         cause = "it cancelled its own rollout"
         raise ComponentError(arena.title, f"play {play.ref}, member {session.member}", cause) from None
-    except RAISED as error:
+    except BaseException as error:
         if session.failure is None:
             raise blamed(error, arena.title, f"play {play.ref}, member {session.member}") from error
     if session.failure is not None:

@@ -25,7 +25,7 @@ from areal_core.data import (
 )
 from areal_core.errors import ComponentError, GenerationAborted, InputError, PromptTooLong, RemoteError
 from areal_core.protocols import Reward, Tokenizer
-from areal_core.workers.faults import RAISED, blamed
+from areal_core.workers.faults import blamed
 from areal_core.workers.requests import GroupRequests
 from areal_core.workers.seeds import derive
 
@@ -212,7 +212,9 @@ class RolloutSession:
         try:
             async with asyncio.timeout(judge.timeout) as limit:
                 verdict = sound(await judge.reward.score(sample))
-        except RAISED as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
             late = TimeoutError(f"no verdict within {judge.timeout:g} s") if limit.expired() else None
             self.failure = blamed(late or error, judge.name, f"score {self._play.ref}, member {self.member}")
             raise self.failure from error

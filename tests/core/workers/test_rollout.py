@@ -447,12 +447,17 @@ def test_a_reward_that_raises_is_named_with_the_task_and_the_cause() -> None:
     assert str(failure.value) == "reward/judge: score world/train/3, member 1: KeyError: 'gold'"
 
 
-def test_a_reward_that_exits_is_one_that_fails() -> None:
+class Burst(BaseException):
+    """As some libraries' time-outs are, so that nobody takes them for an ordinary error."""
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, Burst])
+def test_a_reward_that_raises_what_is_no_exception_is_one_that_fails(kind: type[BaseException]) -> None:
     def leaves(sample: Sample) -> Score:
-        raise SystemExit(0)
+        raise kind(0)
 
     Judge.verdict = staticmethod(leaves)
-    with pytest.raises(ComponentError, match="reward/judge: score world/train/3, member 1: SystemExit: 0"):
+    with pytest.raises(ComponentError, match=f"reward/judge: score world/train/3, member 1: {kind.__name__}: 0"):
         rolled(Engine(), order(members=(1,)))
 
 
@@ -482,13 +487,23 @@ def test_an_environment_that_raises_is_named() -> None:
     assert str(failure.value) == "environment/world: play world/train/3, member 1: ZeroDivisionError: board of size 0"
 
 
-def test_an_environment_that_exits_is_one_that_fails() -> None:
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, Burst])
+def test_an_environment_that_raises_what_is_no_exception_is_one_that_fails(kind: type[BaseException]) -> None:
     async def leaves(task: Task, session: Any) -> Score:
-        raise SystemExit(3)
+        raise kind(3)
 
     World.play = staticmethod(leaves)
-    with pytest.raises(ComponentError, match="environment/world: play world/train/3, member 1: SystemExit: 3"):
+    with pytest.raises(ComponentError, match=f"environment/world: play world/train/3, member 1: {kind.__name__}: 3"):
         rolled(Engine(), order(members=(1,)))
+
+
+def test_an_environment_that_raises_it_where_it_makes_a_task_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bursts(self: World, split: str, index: int) -> Task:
+        raise Burst("no map")
+
+    monkeypatch.setattr(World, "task", bursts)
+    with pytest.raises(ComponentError, match="environment/world: make world/train/3: Burst: no map"):
+        rolled(Engine(), order())
 
 
 def test_an_environment_that_cannot_make_the_task_is_named() -> None:
