@@ -91,6 +91,17 @@ class EngineService:
         with blaming(live.name, "abort"):
             await live.engine.abort(ids)
 
+    async def partial(self, request: str) -> list[Completion]:
+        """What was drawn so far of a request's completions that are still being drawn.
+
+        Nothing of an engine that cannot tell, whose weights are unknown, or that keeps no answer over an update.
+        """
+        live = self._ready("partial")
+        if self._poison is not None or not live.interruptible or not hasattr(live.engine, "partial"):
+            return []
+        with blaming(live.name, f"partial {request}"):
+            return list(live.engine.partial(request))
+
     async def prepare(self, offer: WeightOffer) -> None:
         """Fetch and verify what `offer` names. The engine goes on generating and is not changed."""
         live = self._ready("prepare")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from areal_core.contexts import ModuleRef, Place
 from areal_core.data import Completion, GenerateRequest, Sampling, WeightOffer, WeightVersion
@@ -312,3 +313,29 @@ def test_the_engines_counters_are_passed_on() -> None:
         assert (await service.stats()).generated_tokens == 5
 
     serving(test)
+
+
+SO_FAR = Completion.empty(0, "abort")
+
+
+@pytest.mark.parametrize(("interruptible", "told"), [(True, [SO_FAR]), (False, [])])
+def test_an_engine_that_keeps_answers_over_an_update_tells_what_it_has_drawn_so_far(
+    interruptible: bool, told: list[Completion]
+) -> None:
+    async def test(service: EngineService, engine: Any, _transport: Any) -> None:
+        assert await service.partial("r") == []  # it cannot tell
+        engine.partial = lambda request: (SO_FAR,) if request == "r" else ()
+        assert await service.partial("r") == told
+
+    serving(test, evolve(plan(), interruptible=interruptible))
+
+
+def test_what_was_drawn_by_unknown_weights_is_not_told() -> None:
+    async def test(service: EngineService, engine: Any, _transport: Any) -> None:
+        engine.partial = lambda request: (SO_FAR,)
+        await service.prepare(offer(V1, bad=1.0))
+        with pytest.raises(ComponentError):
+            await service.commit(V1)
+        assert await service.partial("r") == []
+
+    serving(test, plan("load {'bad'"))
