@@ -101,14 +101,14 @@ MUTANTS = (
     Mutant(
         "a restarted engine serves before it has the weights",
         "weights",
-        "                    await self._take_in(seat, offer)\n",
-        "                    pass\n",
+        '            await self._ask((seat, seat.worker), "commit", offer.version)\n        seat.ready = True\n',
+        "            pass\n        seat.ready = True\n",
     ),
     Mutant(
         "a version counts as served before any engine has fetched it",
         "weights",
-        "            began, self._coming = self._trace.now(), offer\n",
-        "            began, self._coming = self._trace.now(), offer\n            self._told(offer.version)\n",
+        "        began, self._coming = self._trace.now(), offer\n",
+        "        began, self._coming = self._trace.now(), offer\n        self._told(offer.version)\n",
     ),
     Mutant(
         "an engine whose swap failed goes on serving",
