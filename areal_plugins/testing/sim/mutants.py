@@ -101,8 +101,8 @@ MUTANTS = (
     Mutant(
         "a restarted engine serves before it has the weights",
         "weights",
-        '            await self._ask((seat, seat.worker), "commit", offer.version)\n        seat.ready = True\n',
-        "            pass\n        seat.ready = True\n",
+        "                await self._offer_to(seat, offer)\n",
+        "                seat.ready = True\n",
     ),
     Mutant(
         "a version counts as served before any engine has fetched it",
