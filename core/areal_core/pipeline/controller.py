@@ -87,14 +87,9 @@ class Controller:
             self._supervisor.mourn, supervision.max_reloads,
         )  # fmt: skip
         self._dispatcher = Dispatcher(
-            self._crew.engines,
-            self._crew.rollouts,
-            lambda: self._weights.swapping,
-            run.condition,
-            run.events,
-            dispatch.patience(supervision, composition.debug),
-            self._state.recent,
-        )
+            self._crew.engines, self._crew.rollouts, lambda: self._weights.swapping, run.condition, run.events,
+            dispatch.patience(supervision, composition.debug), self._state.recent,
+        )  # fmt: skip
         evaluator = Evaluator(run, self._dispatcher, len(composition.engines) * composition.slots)
         done = resuming.evaluated(composition.folder, self._state)
         self._evaluations = Evaluations(run, self._crew, evaluator, composition.steps, done)

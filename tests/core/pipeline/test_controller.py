@@ -207,7 +207,7 @@ def test_a_run_that_is_done_stays_done_though_a_worker_does_not_close(scene, mon
 
     monkeypatch.setattr(RolloutService, "close", close)
     assert scene.run(debug=True).outcome == "done"
-    assert scene.controller._run.directory.metrics._file.closed
+    assert scene.controller._run.directory.metrics._file._descriptor is None
 
 
 def test_what_cannot_be_closed_leaves_nothing_else_open(scene):
@@ -219,4 +219,4 @@ def test_what_cannot_be_closed_leaves_nothing_else_open(scene):
 
     with pytest.raises(OSError, match="stale file handle"):
         scene.run(meddle=meddle)
-    assert scene.controller._run.directory.metrics._file.closed
+    assert scene.controller._run.directory.metrics._file._descriptor is None
