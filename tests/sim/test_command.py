@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 
 from attrs import evolve
@@ -89,3 +90,14 @@ def test_memory_that_grows_is_not_flat():
     assert runner.flat(before, evolve(before, objects=51_000))
     assert not runner.flat(before, evolve(before, objects=60_000))
     assert not runner.flat(before, evolve(before, mib=80))
+
+
+def test_a_run_in_which_everybody_waits_for_somebody_else_is_broken_and_ends(monkeypatch):
+    async def wait(life):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(world._Life, "_main", wait)
+    broken = world.play(evolve(draw(3), mishaps=(), kills=())).broken
+    assert broken is not None
+    assert broken.invariant == "progress"
+    assert "everybody waits for somebody else" in broken.text

@@ -24,13 +24,19 @@ class _Ready(deque[asyncio.Handle]):
 
 
 class SimLoop(VirtualLoop):
-    """Calls `look` between any two events."""
+    """Calls `look` between any two events, and `stuck` when there can be no other one, for which a loop waits forever."""
 
-    def __init__(self, look: Callable[[], None]) -> None:
+    def __init__(self, look: Callable[[], None], stuck: Callable[[], None]) -> None:
         super().__init__()
+        self._stuck = stuck
         self._ready: deque[asyncio.Handle] = _Ready()  # where asyncio's own loops keep what is ready
         self.look(look)
         self.set_exception_handler(lambda _loop, _context: None)  # what nobody hears of depends on garbage collection
+
+    def _run_once(self) -> None:  # what asyncio's own loops do again and again
+        if not self._ready and all(timer.cancelled() for timer in self._scheduled):  # type: ignore[attr-defined]
+            self._stuck()
+        super()._run_once()  # type: ignore[misc]
 
     def look(self, look: Callable[[], None]) -> None:
         """Have `look` called from now on."""

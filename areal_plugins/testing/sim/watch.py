@@ -25,6 +25,7 @@ from areal_core.pipeline.metrics import Tally
 from areal_core.pipeline.recovery import LOST, RELOAD
 from areal_core.workers.plans import GroupOrder, GroupResult
 from areal_core.workers.seeds import derive
+from areal_plugins.testing.clock import _waiting
 from areal_plugins.testing.mocks.engine import drawn_logprobs, spell
 from areal_plugins.testing.sim.directory import Directory
 from areal_plugins.testing.sim.groups import Groups, versions
@@ -197,8 +198,6 @@ class Watch:
         if mark != self._mark:
             self._mark, self._moved = mark, now
         elif now - self._moved > self._patience:
-            from areal_plugins.testing.clock import _waiting
-
             self.fail("progress", f"nothing has come to an end for {now - self._moved:.0f} s; waiting in {_waiting()}")
 
     def _taken_back(self, controller: Controller) -> None:
@@ -213,6 +212,12 @@ class Watch:
         for (name, address), since in self._late.items():
             if now - since > SLACK:
                 self.fail("taken-back", f"{name} is waited for, which waits for {address}, which was given up long ago")
+
+    def stuck(self) -> None:
+        """Nothing will ever happen again."""
+        self.fail("progress", f"everybody waits for somebody else, in {_waiting()}")
+        assert self.broken is not None
+        raise self.broken
 
     # --- what others see -------------------------------------------------------------------------------
 

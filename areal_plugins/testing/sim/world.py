@@ -248,7 +248,7 @@ class _Life:
         self._events = self._watch.looks
         self._started = self._killed = False
         self.disk = Disk(world.folder, self._change)
-        self.loop = SimLoop(self._look)
+        self.loop = SimLoop(self._look, self._watch.stuck)
 
     def live(self) -> str:
         """How it ended: `done`, `stopped`, `failed` or `killed`."""
