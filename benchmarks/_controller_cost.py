@@ -165,9 +165,12 @@ def spec(devices: int, steps: int) -> dict[str, Any]:
 
 
 def measure(devices: int, trajectories: int = 40_000) -> Cost:
-    """Run as many steps as `trajectories` take, and one step less, so that starting and ending do not count."""
+    """Run a few steps, and as many more as `trajectories` take, so that starting and ending do not count.
+
+    At least as many more as the few, so that the difference stands out from what the machine's other load does to both.
+    """
     few = 5  # all that the bound has room for is under way
-    many = few + max(1, trajectories // (A_DEVICE * devices))
+    many = few + max(few, trajectories // (A_DEVICE * devices))
     count = (many - few) * A_DEVICE * devices
     spent = _controlled(devices, many) - _controlled(devices, few)
     mocks = _alone(count // GROUP)

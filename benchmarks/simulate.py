@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
+from _areal_admission import areal_admission
 from _controller_cost import Cost, measure
 from _report import finish, table
 from attrs import evolve
@@ -26,8 +28,8 @@ from areal_plugins.simulate.split import balanced
 PUBLISHED = {0: 128.7, 1: 269.3, 2: 356.6, 4: 356.6, 8: 371.7}
 """Thousand tokens/s by staleness, R1-Distill-Qwen-1.5B (arXiv 2505.24298)."""
 
-INTERRUPTION = {"deepseek-r1-distill-qwen-1.5b": 231 / 207, "deepseek-r1-distill-qwen-7b": 130 / 111}
-"""Throughput with interruptible generation over that without, on 4 nodes (the same paper)."""
+INTERRUPTION = {"deepseek-r1-distill-qwen-1.5b": (231, 207), "deepseek-r1-distill-qwen-7b": (130, 111)}
+"""Thousand tokens/s generated with interruption and without, on 4 nodes (the same paper)."""
 
 WITHIN = 0.15
 DEVICES = (8, 64, 512, 4096)
@@ -40,23 +42,27 @@ ANSWERS = Lengths("lognormal", 9550, 27648, 0.8)
 IN_FLIGHT = 512
 """Groups that the project's benchmark generates at once (`max_concurrent_rollouts`)."""
 
-UNBOUND = {"deepseek-r1-distill-qwen-1.5b": 10, "deepseek-r1-distill-qwen-7b": 26}
+UNBOUND = {"deepseek-r1-distill-qwen-1.5b": 12, "deepseek-r1-distill-qwen-7b": 26}
 """Batches that generation may run ahead in the interruption's runs, so that training does not hold it."""
+
+MEMORY = {"deepseek-r1-distill-qwen-1.5b": 0.8, "deepseek-r1-distill-qwen-7b": 0.7}
+"""Share of the memory for weights and cache in that benchmark (`mem_fraction_static`)."""
 
 LEAST, SYNCHRONOUS = 0.95, (0.4, 0.5)
 RATE, FLAT = 10_000, 1.5
+"""Trajectories a second of the controller at every scale, and how much fewer there may be than at the first one."""
 
 
 # --- AReaL -----------------------------------------------------------------------------------------
 
 
-def areal(model: str, nodes: int, staleness: int) -> Job:
+def areal(model: str, nodes: int, staleness: int, alike: float) -> Job:
     """A run of the paper: 512 prompts of 16 answers in 4 minibatches, three engines to one trainer, H800."""
     devices = 8 * nodes
     return Job(
         hardware=PROFILES["h800"],
         shape=KNOWN[model],
-        answers=ANSWERS,
+        answers=evolve(ANSWERS, alike=alike),
         prompts=Lengths("fixed", 256),
         trainers=devices // 4,
         engines=devices * 3 // 4,
@@ -79,8 +85,13 @@ def fitted(job: Job, wanted: float) -> Job:
 
 
 def staleness(options: argparse.Namespace) -> tuple[Job, list[dict[str, Any]]]:
-    """The fit, and the predictions."""
-    base = fitted(areal("deepseek-r1-distill-qwen-1.5b", options.nodes, 0), 1e3 * PUBLISHED[0])
+    """The fit, and the predictions: under this pipeline's bound, or with groups counted as AReaL counts them."""
+    with areal_admission() if options.counted_as_areal else nullcontext():
+        return _staleness(options)
+
+
+def _staleness(options: argparse.Namespace) -> tuple[Job, list[dict[str, Any]]]:
+    base = fitted(areal("deepseek-r1-distill-qwen-1.5b", options.nodes, 0, options.alike), 1e3 * PUBLISHED[0])
     lines = []
     for bound, published in PUBLISHED.items():
         outcome = simulate(evolve(base, max_staleness=bound), options.steps)
@@ -95,20 +106,29 @@ def staleness(options: argparse.Namespace) -> tuple[Job, list[dict[str, Any]]]:
     return base, lines
 
 
+def generating(model: str, base: Job, alike: float) -> Job:
+    """Generation on 4 nodes that training does not hold; a step takes the trainer as long as the fit says.
+
+    Engines are as fast as the cost models say: those of the fit have small batches most of the time. An update
+    without interruption waits for all that an engine was asked for, as SGLang does.
+    """
+    reach = evolve(base.reach, scale=1.0, train=base.reach.train / base.reach.scale, memory=MEMORY[model])
+    return evolve(areal(model, 4, UNBOUND[model], alike), reach=reach, queue_size=IN_FLIGHT, flushes=True)
+
+
 def interruption(base: Job, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """What is generated on 4 nodes, with and without interruption, as slow as the fit; training does not hold it."""
+    """What is generated with and without interruption."""
     lines = []
-    for model, published in INTERRUPTION.items():
-        ahead = UNBOUND[model]
-        job = evolve(areal(model, 4, ahead), reach=base.reach, queue_size=IN_FLIGHT)
-        steps = min(4, options.steps)
-        kept, waited = (simulate(evolve(job, interruptible=on), steps, 2, ahead).generated for on in (True, False))
-        error = kept / waited / published - 1
+    for model, (with_it, without) in INTERRUPTION.items():
+        job, steps = generating(model, base, options.alike), min(4, options.steps)
+        runs = [simulate(evolve(job, interruptible=on), steps, 2, UNBOUND[model]) for on in (True, False)]
+        kept, waited = (outcome.generated for outcome in runs)
+        gain, published = kept / waited - 1, with_it / without - 1
         lines.append(
-            {"model": model, "published": published - 1, "predicted": kept / waited - 1, "error": error,
-             "generated": kept}
+            {"model": model, "published": published, "predicted": gain, "ratio_error": (1 + gain) / (1 + published) - 1,
+             "gain_error": gain / published - 1, "generated": kept, "seconds_between_updates": runs[0].step_seconds}
         )  # fmt: skip
-        print(f"interruption, {model}: {kept / waited - 1:+.1%}, published {published - 1:+.1%}", flush=True)
+        print(f"interruption, {model}: {gain:+.1%}, published {published:+.1%}", flush=True)
     return lines
 
 
@@ -178,16 +198,17 @@ def rows(lines: list[dict[str, Any]]) -> list[list[Any]]:
 def verdict(figures: Mapping[str, Any]) -> dict[str, bool]:
     """What is met, each by itself."""
     errors = [abs(line["error"]) for line in figures["staleness"]]
-    gains = [line["error"] for line in figures["interruption"]]
+    interrupted = figures["interruption"]
     least, most = SYNCHRONOUS
     costs = [line["per_second"] for line in figures["controller"]]
     return {
         "throughput": max(errors) <= WITHIN,
-        "interruption": all(abs(gain) <= WITHIN for gain in gains),
+        "interruption, ratio": all(abs(line["ratio_error"]) <= WITHIN for line in interrupted),
+        "interruption, gain": all(abs(line["gain_error"]) <= WITHIN for line in interrupted),
         "utilization": all(line["utilization"] >= LEAST for line in figures["scale"]),
         "synchronous": all(least <= line["synchronous"] <= most for line in figures["scale"]),
         "controller": min(costs) >= RATE,
-        "flat": max(costs) <= FLAT * min(costs),
+        "flat": min(costs) >= costs[0] / FLAT,
     }
 
 
@@ -199,6 +220,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=12, help="steady steps that are measured")
     parser.add_argument("--devices", type=int, nargs="+", default=list(DEVICES), help="scales")
     parser.add_argument("--batch", type=int, default=BATCH, help="trajectories of a batch for each device")
+    parser.add_argument("--alike", type=float, default=0.0, help="share of the variance of log-lengths between prompts")
+    parser.add_argument("--counted-as-areal", action="store_true", help="admit by AReaL's looser count")
     parser.add_argument("--nodes", type=int, default=16, help="nodes of the published table")
     options = parser.parse_args()
     if options.quick:
@@ -213,7 +236,7 @@ def main() -> int:
     figures: dict[str, Any] = {"staleness": [], "interruption": [], "scale": [], "controller": []}
     if "areal" in parts:
         base, figures["staleness"] = staleness(options)
-        figures["fitted_step_seconds"] = base.reach.step
+        figures["fitted_factor"] = base.reach.scale
         figures["interruption"] = interruption(base, options)
     if "scale" in parts:
         figures["scale"] = scale(options)
@@ -230,7 +253,7 @@ def main() -> int:
 def verdict_of(figures: Mapping[str, Any], parts: list[str]) -> dict[str, bool]:
     """Of the parts that were asked for."""
     of = {
-        "areal": ("throughput", "interruption"),
+        "areal": ("throughput", "interruption, ratio", "interruption, gain"),
         "scale": ("utilization", "synchronous"),
         "controller": ("controller", "flat"),
     }

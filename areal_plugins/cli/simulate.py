@@ -42,6 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     lengths = parser.add_mutually_exclusive_group()
     lengths.add_argument("--lengths", metavar="D", help="tokens of answers; log-uniform over a tenth of the longest")
     lengths.add_argument("--lengths-from", type=Path, metavar="RUN", help="as measured in this run directory")
+    parser.add_argument(
+        "--alike", type=float, metavar="SHARE",
+        help="of the variance of the answers' log-length, between prompts (0: independent)",
+    )  # fmt: skip
     parser.add_argument("--prompts", metavar="D", default="fixed:256", help="tokens of prompts (fixed:256)")
     parser.add_argument("--rewards", metavar="D", default="fixed:0", help="seconds until an answer is judged (fixed:0)")
     parser.add_argument("--steps", type=int, default=10, metavar="N", help="steady steps that are measured (10)")
@@ -113,14 +117,21 @@ def _hardware(name: str | None, draft: Draft) -> Hardware:
 
 
 def _lengths(args: argparse.Namespace, draft: Draft) -> Any:
+    from attrs import evolve
+
     from areal_plugins.simulate.lengths import Lengths, measured, parse
 
     if args.lengths_from is not None:
+        if args.alike is not None:
+            raise InputError("--alike", "the run's groups are drawn whole", "leave one of the two out")
         return measured(args.lengths_from)
+    alike = args.alike or 0.0
+    if not 0 <= alike <= 1:
+        raise InputError("--alike", f"{alike:g} is no share", "a number from 0 to 1")
     if args.lengths is not None:
-        return parse(args.lengths, "--lengths")
+        return evolve(parse(args.lengths, "--lengths"), alike=alike)
     longest = draft.spec.inference.sampling.max_new_tokens
-    return Lengths("log-uniform", max(1.0, longest / 10), float(longest))
+    return Lengths("log-uniform", max(1.0, longest / 10), float(longest), alike=alike)
 
 
 def _plot(file: str, outcomes: list[Outcome], chosen: Outcome) -> None:

@@ -32,6 +32,7 @@ class Scenario:
     updates: int = field(default=1, metadata={"doc": "Optimizer updates a batch.", "ge": 1})
     forwards: int = field(default=0, metadata={"doc": "Passes without gradients before a step.", "ge": 0})
     disk: float | None = field(default=None, metadata={"doc": "Bytes a second of the disk that weights pass."})
+    flushes: bool = field(default=False, metadata={"doc": "An update that waits also waits for an engine's queue."})
 
     def engine_costs(self) -> EngineCosts:
         """Of each engine."""
@@ -62,7 +63,7 @@ class SimulatedExecutor:
         """The role's actor."""
         scenario = self._scenario
         if spec.role == "engine":
-            actor = EngineActor(scenario.engine_costs(), scenario.update_costs(), scenario.grain)
+            actor = EngineActor(scenario.engine_costs(), scenario.update_costs(), scenario.grain, scenario.flushes)
             self._engines[spec.name] = actor
             return Handle(spec, actor)
         if spec.role == "trainer":

@@ -48,10 +48,11 @@ class SimulatedEngine:
     """Continuous batching: up to `max_concurrent` sequences, as long as their tokens fit in the cache.
 
     First come, first served. A cache that runs full sends the sequence that joined last back to the queue.
+    Where running sequences are to end before new weights, so are those that wait if it `flushes`.
     """
 
-    def __init__(self, costs: EngineCosts, max_concurrent: int, loop: AbstractEventLoop) -> None:
-        self._costs, self._most, self._loop = costs, max_concurrent, loop
+    def __init__(self, costs: EngineCosts, max_concurrent: int, loop: AbstractEventLoop, flushes: bool = False) -> None:
+        self._costs, self._most, self._loop, self._flushes = costs, max_concurrent, loop, flushes
         self._slope, self._capacity = costs.slope, costs.capacity
         self._waiting: deque[Sequence] = deque()
         self._running: list[tuple[int, int, Sequence]] = []
@@ -98,10 +99,10 @@ class SimulatedEngine:
         self._wake()
 
     async def pause(self, keep: bool) -> None:
-        """Draw nothing more; without `keep` only once all that is running has ended."""
+        """Draw nothing more; without `keep` only once all that is to end before has ended."""
         self._advance()
         self._paused = True
-        if not keep and self._running:
+        if not keep and (self._running or (self._flushes and self._waiting)):
             self._empty = self._loop.create_future()
             await self._empty
         self._stop_timer()
@@ -134,7 +135,14 @@ class SimulatedEngine:
     def _turn(self) -> None:
         self._woken = False
         self._advance()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Fill the batch, or see that an update need not wait any more."""
         self._admit()
+        if self._empty is not None and not self._running and not self._empty.done():
+            self._empty.set_result(None)
+            self._empty = None
         self._plan()
 
     def _advance(self) -> None:
@@ -192,11 +200,7 @@ class SimulatedEngine:
             self._end(heappop(self._running)[2])
         while len(self._running) > 1 and self._context + len(self._running) > self._capacity:
             self._retract()
-        if self._empty is not None and not self._running:
-            self._empty.set_result(None)
-            self._empty = None
-        self._admit()
-        self._plan()
+        self._go_on()
 
     def _end(self, sequence: Sequence) -> None:
         self._context -= sequence.prompt + sequence.length
@@ -216,7 +220,7 @@ class SimulatedEngine:
         self.retracted += 1
 
     def _admit(self) -> None:
-        if self._waiting and not self._paused:
+        if self._waiting and (not self._paused or (self._flushes and self._empty is not None)):
             self._fill()
         n = len(self._running)
         if n not in self._steps_of:

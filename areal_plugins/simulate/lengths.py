@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import NormalDist
-from typing import Literal
+from typing import Literal, TypeVar
 
 from attrs import field, frozen
 
 from areal_core.errors import InputError
 
+T = TypeVar("T")
+
 FORMS = "fixed:N, uniform:LOW,HIGH, log-uniform:LOW,HIGH or lognormal:MEAN,SIGMA[,MAX]"
 
 _NORMAL = NormalDist()
 _KEPT = 1024
-"""Quantiles that are kept of what was measured."""
+"""Quantiles, and groups, that are kept of what was measured."""
 
 
 @frozen
@@ -26,6 +28,10 @@ class Lengths:
 
     `fixed` is `low`; `uniform` and `log-uniform` lie between `low` and `high`; `lognormal` has the mean `low`
     before it is cut at `high`, and `sigma` of its logarithm; `measured` interpolates between `quantiles`.
+
+    Numbers of one group are alike: a normal variable with a part of the group and one of each member, of which the
+    first has the share `alike` of the variance, gives the quantile (a Gaussian copula), so that single numbers are
+    distributed as ever. Of a `lognormal` it is the logarithm that has two parts. What was measured comes in `groups`.
     """
 
     kind: Literal["fixed", "uniform", "log-uniform", "lognormal", "measured"] = field(
@@ -35,6 +41,20 @@ class Lengths:
     high: float | None = field(default=None, metadata={"doc": "Most.", "ge": 0})
     sigma: float = field(default=1.0, metadata={"doc": "Spread of the logarithm.", "ge": 0})
     quantiles: tuple[float, ...] = field(default=(), metadata={"doc": "Evenly spaced quantiles, ascending."})
+    alike: float = field(default=0.0, metadata={"doc": "Share of the variance between groups.", "ge": 0, "le": 1})
+    groups: tuple[tuple[float, ...], ...] = field(default=(), metadata={"doc": "Whole groups as they were measured."})
+
+    def group(self, size: int, point: Callable[[], float]) -> list[float]:
+        """Numbers for the `size` members of one group; `point` draws evenly from 0 up to but not including 1."""
+        if self.groups:
+            group = self.groups[int(point() * len(self.groups))]
+            first = int(point() * len(group))
+            return [group[(first + member) % len(group)] for member in range(size)]
+        if not self.alike:
+            return [self.at(point()) for _ in range(size)]
+        common = math.sqrt(self.alike) * _normal(point())
+        own = math.sqrt(1 - self.alike)
+        return [self.at(min(_NORMAL.cdf(common + own * _normal(point())), _BELOW_1)) for _ in range(size)]
 
     def at(self, point: float) -> float:
         """The quantile `point`, from 0 up to but not including 1."""
@@ -49,7 +69,7 @@ class Lengths:
         return self.low
 
     def _lognormal(self, point: float) -> float:
-        drawn = math.exp(math.log(self.low) - self.sigma**2 / 2 + self.sigma * _NORMAL.inv_cdf(max(point, 1e-12)))
+        drawn = math.exp(math.log(self.low) - self.sigma**2 / 2 + self.sigma * _normal(point))
         return drawn if self.high is None else min(drawn, self.high)
 
     def _between(self, point: float) -> float:
@@ -57,6 +77,13 @@ class Lengths:
         below = int(place)
         above = min(below + 1, len(self.quantiles) - 1)
         return self.quantiles[below] + (self.quantiles[above] - self.quantiles[below]) * (place - below)
+
+
+def _normal(point: float) -> float:
+    return _NORMAL.inv_cdf(max(point, 1e-12))
+
+
+_BELOW_1 = math.nextafter(1.0, 0.0)
 
 
 def parse(text: str, what: str) -> Lengths:
@@ -92,21 +119,27 @@ def _made(kind: str, numbers: Sequence[float]) -> Lengths:
 
 
 def measured(run: Path) -> Lengths:
-    """Of the answers that the run in the directory `run` was trained on.
+    """Of the answers that the run in the directory `run` was trained on, in their groups.
 
     Raises:
         InputError: it holds no trajectories.
 
     """
-    found = sorted(_in_run(run))
-    if not found:
+    groups = sorted(_in_run(run), key=sum)
+    if not groups:
         raise InputError(str(run), "holds no trajectories", "give the directory of a run that has trained")
-    places = (round(i * (len(found) - 1) / (_KEPT - 1)) for i in range(_KEPT))
-    kept = found if len(found) <= _KEPT else [found[place] for place in places]
-    return Lengths("measured", quantiles=tuple(kept))
+    found = sorted(length for group in groups for length in group)
+    return Lengths("measured", quantiles=tuple(_spread(found)), groups=tuple(_spread(groups)))
 
 
-def _in_run(run: Path) -> Iterator[float]:
+def _in_run(run: Path) -> Iterator[tuple[float, ...]]:
     for file in sorted((run / "trajectories").glob("*.jsonl")):
         for line in file.read_bytes().splitlines():
-            yield from (float(trajectory["length"]) for trajectory in json.loads(line)["trajectories"])
+            yield tuple(float(trajectory["length"]) for trajectory in json.loads(line)["trajectories"])
+
+
+def _spread(found: Sequence[T]) -> Sequence[T]:
+    """At most `_KEPT` of them, evenly spaced."""
+    if len(found) <= _KEPT:
+        return found
+    return [found[round(i * (len(found) - 1) / (_KEPT - 1))] for i in range(_KEPT)]

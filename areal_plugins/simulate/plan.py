@@ -35,7 +35,8 @@ GROUPS_A_ROLLOUT = 256
 class Job:
     """What is simulated, all of it: a cluster and its use, the work, and the rules of the pipeline.
 
-    `trainers` and `engine_devices * engines` are devices; `batch_size` is in trajectories.
+    `trainers` and `engine_devices * engines` are devices; `batch_size` is in trajectories. Not `interruptible`, an
+    update waits for what an engine is drawing, and with `flushes` for what it was asked for and has not begun.
     """
 
     hardware: Hardware
@@ -53,6 +54,7 @@ class Job:
     longest: int
     max_staleness: int = 4
     interruptible: bool = True
+    flushes: bool = False
     on_stale: str = "wait"
     queue_size: int | str = "auto"
     updates: int = 1
@@ -86,6 +88,7 @@ class Job:
             updates=self.updates,
             forwards=self.forwards,
             disk=self.disk,
+            flushes=self.flushes,
         )
 
 

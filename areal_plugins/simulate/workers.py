@@ -49,13 +49,13 @@ class Work:
 class EngineActor:
     """An engine worker."""
 
-    def __init__(self, costs: EngineCosts, update: UpdateCosts, grain: int) -> None:
-        self._costs, self._update, self._grain = costs, update, grain
+    def __init__(self, costs: EngineCosts, update: UpdateCosts, grain: int, flushes: bool = False) -> None:
+        self._costs, self._update, self._grain, self._flushes = costs, update, grain, flushes
         self._keeps = True
         self.engine: SimulatedEngine
 
     async def setup(self, plan: EnginePlan) -> None:
-        self.engine = SimulatedEngine(self._costs, plan.max_concurrent, asyncio.get_running_loop())
+        self.engine = SimulatedEngine(self._costs, plan.max_concurrent, asyncio.get_running_loop(), self._flushes)
         self.engine.version = plan.version.code
         self._keeps = plan.interruptible
 
@@ -148,8 +148,8 @@ class RolloutActor:
         group, work = _Group(len(order.members), done), self._work
         point = Random(order.seed).random  # noqa: S311  # lengths, not secrets
         prompt = max(1, round(work.prompts.at(point())))
-        for _ in order.members:
-            length = min(work.longest, max(1, round(work.answers.at(point()))))
+        for drawn in work.answers.group(len(order.members), point):
+            length = min(work.longest, max(1, round(drawn)))
             judging = group.judge(loop.time, work.rewards.at(point()))
             sequence = Sequence(prompt, length, judging, shared=bool(group.sequences))
             group.sequences.append(sequence)

@@ -126,6 +126,38 @@ def test_without_keeping_an_update_waits_for_the_longest():
     assert [sequence.stretches for sequence in done] == [[(40, 0)], [(5, 1)]]
 
 
+@pytest.mark.parametrize(("flushes", "stretches"), [(False, [[(40, 0)], [(30, 1)]]), (True, [[(40, 0)], [(30, 0)]])])
+def test_an_update_that_waits_does_so_for_the_queue_only_where_it_is_flushed(flushes, stretches):
+    async def main():
+        loop = asyncio.get_running_loop()
+        engine = SimulatedEngine(costs(), 1, loop, flushes)
+        done: list[Sequence] = []
+        engine.submit(Sequence(10, 40, done.append))
+        engine.submit(Sequence(10, 30, done.append))
+        await asyncio.sleep(8.0)
+        await engine.pause(keep=False)
+        engine.load(1)
+        engine.resume()
+        await asyncio.sleep(1000.0)
+        return [sequence.stretches for sequence in done]
+
+    assert run_virtually(main()) == stretches
+
+
+def test_an_update_does_not_wait_for_what_is_dropped_meanwhile():
+    async def main():
+        loop = asyncio.get_running_loop()
+        engine = SimulatedEngine(costs(), 1, loop)
+        endless = Sequence(10, 10_000, lambda sequence: None)
+        engine.submit(endless)
+        loop.call_at(3.0, engine.drop, [endless])
+        await asyncio.sleep(1.0)
+        await engine.pause(keep=False)
+        return loop.time()
+
+    assert run_virtually(main()) == pytest.approx(3.0)
+
+
 def test_what_is_dropped_frees_its_place():
     async def main():
         engine = SimulatedEngine(costs(), 1, asyncio.get_running_loop())

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
+import numpy as np
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,10 +38,42 @@ def test_lengths_of_a_run_are_those_it_was_trained_on(tmp_path):
     line = {"step": 1, "trajectories": [{"length": length} for length in (5, 1, 3)]}
     (tmp_path / "trajectories" / "steps-1.jsonl").write_text(json.dumps(line) + "\n")
     found = measured(tmp_path)
-    assert found == Lengths("measured", quantiles=(1.0, 3.0, 5.0))
+    assert found == Lengths("measured", quantiles=(1.0, 3.0, 5.0), groups=((5.0, 1.0, 3.0),))
     assert found.at(0.25) == 2.0
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path):
     with pytest.raises(InputError, match="no trajectories"):
         measured(tmp_path)
+
+
+def drawn_groups(lengths, count, size=16):
+    point = Random(7).random
+    return np.log([lengths.group(size, point) for _ in range(count)])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
+def test_the_stated_share_of_the_variance_of_log_lengths_lies_between_groups(share):
+    logs = drawn_groups(evolve(parse("lognormal:100,0.8", "--lengths"), alike=share), 4000)
+    within = logs.var(axis=1, ddof=1).mean()
+    between = logs.mean(axis=1).var(ddof=1) - within / 16
+    assert between / (between + within) == pytest.approx(share, abs=0.02)
+
+
+@pytest.mark.parametrize("form", ["lognormal:100,0.8,300", "log-uniform:10,1000", "uniform:10,1000"])
+def test_answers_that_are_alike_are_as_long_as_others(form):
+    lengths = parse(form, "--lengths")
+    drawn = np.sort(drawn_groups(evolve(lengths, alike=0.5), 4000).ravel())
+    for point in (0.1, 0.5, 0.9):
+        assert drawn[int(point * len(drawn))] == pytest.approx(np.log(lengths.at(point)), abs=0.06)
+
+
+def test_a_run_s_groups_are_drawn_whole(tmp_path):
+    (tmp_path / "trajectories").mkdir()
+    lines = [{"trajectories": [{"length": base + member} for member in range(4)]} for base in (10, 20, 30)]
+    (tmp_path / "trajectories" / "steps-1.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found, point = measured(tmp_path), Random(7).random
+    assert {tuple(sorted(found.group(4, point))) for _ in range(50)} == {
+        tuple(base + member for member in range(4)) for base in (10, 20, 30)
+    }
+    assert {len({length // 10 for length in found.group(6, point)}) for _ in range(20)} == {1}

@@ -139,6 +139,8 @@ def test_devices_are_split_whatever_the_spec_says(spec, capsys):
         (["--model", "nothing"], "--model: no sizes are shipped"),
         (["--lengths", "short"], "--lengths: cannot read 'short'"),
         (["--lengths-from", "nowhere"], "nowhere: holds no trajectories"),
+        (["--lengths-from", "nowhere", "--alike", "0.2"], "--alike: the run's groups are drawn whole"),
+        (["--alike", "2"], "--alike: 2 is no share"),
         (["--devices", "1"], "--devices"),
         (["--devices", "0"], "--devices: 0 is too few"),
         (["--set", "model.path=org/unknown"], "--model with one of"),
