@@ -16,12 +16,13 @@ from areal_core.data import Sample, Score
 from areal_plugins.builtin.rewards.isolation import IsolatedFunction, Limits
 from areal_plugins.builtin.rewards.options import FunctionOptions
 from areal_plugins.builtin.rewards.target import find
+from areal_plugins.builtin.rewards.threads import Threads
 
 
 class Function:
     """Calls `function(sample, **arguments) -> float | bool | Score`, plain or `async`.
 
-    An `async` function runs on the worker's loop, a plain one in a thread; with a `timeout`, both in
+    An `async` function runs on the worker's loop, a plain one in a thread of its own; with a `timeout`, both in
     a killable process, where `sample.task.metadata` must be plain data. In debug mode (`blocking`)
     plain functions run on the loop. What the function raises, and any other result, is an error.
     """
@@ -29,6 +30,7 @@ class Function:
     def __init__(self, options: FunctionOptions, context: RewardContext) -> None:
         self._options, self._blocking = options, context.blocking
         self._function = find(options.path)
+        self._threads = Threads(options.path, self._function)
         self._isolated: IsolatedFunction | None = None
         if options.timeout is not None:
             self._isolated = IsolatedFunction(f"{__name__}:call", Limits(options.timeout), options.workers)
@@ -41,7 +43,7 @@ class Function:
         if self._blocking or inspect.iscoroutinefunction(self._function):
             verdict = self._function(sample, **self._options.arguments)
         else:
-            verdict = await asyncio.to_thread(self._function, sample, **self._options.arguments)
+            verdict = await self._threads.call(sample, **self._options.arguments)
         return as_score(await verdict if inspect.isawaitable(verdict) else verdict)
 
     async def close(self) -> None:

@@ -35,6 +35,7 @@ from areal_core.pipeline.stopwatch import Stopwatch
 from areal_core.pipeline.supervise import Supervisor
 from areal_core.pipeline.train import StageRun
 from areal_core.pipeline.weights import Weights
+from areal_core.spec.secrets import without_secrets
 
 OBSERVERS_GRACE = 30.0
 """Seconds that observers and trackers get to finish once the run has ended."""
@@ -373,13 +374,12 @@ class Controller:
         raise failure from stop.cause
 
     def resume_command(self) -> str:
-        """What continues this run, from step 0 where it has no checkpoint; empty while nothing was trained."""
+        """What continues this run, secrets masked: from step 0 without a checkpoint; empty before the first step."""
         if self._saver.saved is None and not self._run.events.step:
             return ""
         experiment = self._composition.experiment
-        words = ["areal-plugins", "run", *experiment.sources[:1]]
-        for override in experiment.overrides:
-            words += ["--set", override]
+        sets = [word for override in without_secrets(experiment.overrides) for word in ("--set", override)]
+        words = ["areal-plugins", "run", *experiment.sources[:1], *sets]
         return shlex.join([*words, "--resume", str(self._composition.folder)])
 
     async def _close(self) -> None:

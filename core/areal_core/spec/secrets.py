@@ -1,7 +1,8 @@
 """What may be written down or shown of a spec and a command: everything but secrets.
 
-A secret is what stands under a key that is named like one, and whatever came from the environment:
-there the reference is shown, `${env:NAME}`, so that the spec still loads where the variable is set.
+A secret is what stands under a key that is named like one, a password inside a URL, and whatever came
+from the environment: there the reference is shown, `${env:NAME}`, so that the spec still loads where
+the variable is set.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from collections.abc import Mapping
 from typing import Any
 
 _SECRET = re.compile(
-    r"(^|_)(api_?key|private_?key|secret(_?key)?|passw(or)?d|credentials?|auth(orization)?"
+    r"(^|_)(api_?keys?|private_?keys?|secrets?(_?keys?)?|passw(or)?ds?|credentials?|auth(orization)?"
     r"|((access|api|auth|bearer)_?)?token)$",
     re.IGNORECASE,
 )
+
+_IN_URL = re.compile(r"(?<=://)([^/\s:@]*):(?!\$\{env:)[^/\s]+(?=@)")
+"""A user and a password, with nothing masked where it is a reference to the environment."""
 
 _NONE = ("", "auto")
 """Values that say how to come by a secret, and are none."""
@@ -33,9 +37,13 @@ def without_secrets(value: Any, key: str = "") -> Any:
     if isinstance(value, Mapping):
         return {name: without_secrets(item, str(name)) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [without_secrets(item) if not isinstance(item, str) else _assignment(item) for item in value]
-    held = isinstance(value, str) and value not in _NONE and not value.startswith("${env:")
-    return _MASK if held and _named(key) else value
+        return [
+            _assignment(item) if isinstance(item, str) and not _named(key) else without_secrets(item, key)
+            for item in value
+        ]
+    if not isinstance(value, str) or value in _NONE or value.startswith("${env:"):
+        return value
+    return _MASK if _named(key) else _IN_URL.sub(rf"\1:{_MASK}", value)
 
 
 def _named(key: str) -> bool:
@@ -48,7 +56,7 @@ def _assignment(text: str) -> str:
     key, equals, value = rest.partition("=")
     inside = re.findall(r"[\w-]+(?=[\"']?\s*:)", value) if value.lstrip().startswith(("{", "[")) else []
     masked = equals and any(map(_named, (key, *inside)))
-    return f"{option}{key}={_MASK}" if masked else text
+    return f"{option}{key}={_MASK}" if masked else _IN_URL.sub(rf"\1:{_MASK}", text)
 
 
 def _by_reference(value: Any, path: str, origins: Mapping[str, str]) -> Any:

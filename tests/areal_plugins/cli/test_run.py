@@ -150,6 +150,16 @@ def test_a_run_that_fails_ends_with_1_its_cause_and_the_command_that_resumes(her
     assert f"--resume {here}/r" in shown
 
 
+def test_the_command_that_resumes_holds_no_secret(here, capsys):
+    (here / "judge.py").write_text("def judge(sample, token): return len(token)")
+    reward = "{type: function, path: './judge.py:judge', arguments: {token: s3cret}}"
+    keyed = f"environments=[{{name: numbers, type: mock, reward: {reward}}}]"
+    assert run("--run-dir", "r", "--set", keyed, "--set", "training.mock.faults=[{method: train, call: 3}]") == 1
+    shown = capsys.readouterr().err
+    assert "go on with: areal-plugins run spec.yaml --set 'environments=***' --set 'training" in shown
+    assert "s3cret" not in shown + (here / "r" / "events.jsonl").read_text()
+
+
 def test_a_failed_run_goes_on_from_where_it_was(here, capsys):
     assert run("--run-dir", "r", "--set", "checkpoint.every=2", *FAILING) == 1
     assert run("--resume", "r") == 0

@@ -19,7 +19,10 @@ def test_only_values_under_names_of_secrets_are_masked():
 
 @pytest.mark.parametrize(
     "key",
-    ["Authorization", "X-Api-Key", "apikey", "apiKey", "hf_token", "private_key", "client-secret", "a.password"],
+    [
+        *("Authorization", "X-Api-Key", "apikey", "apiKey", "hf_token", "private_key", "client-secret", "a.password"),
+        *("OPENAI_API_KEYS", "private_keys", "secrets", "secret_keys", "passwords"),
+    ],
 )
 def test_headers_and_keys_are_known_by_their_usual_names(key):
     assert without_secrets({key: "s3cret"}) == {key: "***"}
@@ -34,10 +37,30 @@ def test_headers_and_keys_are_known_by_their_usual_names(key):
         ("reward.headers={Authorization: s3cret}", "reward.headers=***"),
         ('trackers=[{type: wandb, "api_key": s3cret}]', "trackers=***"),
         ("training={max_steps: 5}", "training={max_steps: 5}"),
+        ("trackers.0.url=https://u:s3cret@host/a", "trackers.0.url=https://u:***@host/a"),
     ],
 )
 def test_an_override_that_holds_a_secret_is_masked(override, masked):
     assert without_secrets([override]) == [masked]
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("https://u:s3cret@host:80/a", "https://u:***@host:80/a"),
+        ("redis://:s3cret@host", "redis://:***@host"),
+        ("redis://u:s3@cr:et@host", "redis://u:***@host"),
+        ("a redis://u:p@h, redis://v:q@i", "a redis://u:***@h, redis://v:***@i"),
+        ("https://host:80/a@b", "https://host:80/a@b"),
+        ("https://u:${env:KEY}@host", "https://u:${env:KEY}@host"),
+    ],
+)
+def test_a_password_inside_a_url_is_masked(url, masked):
+    assert without_secrets({"url": url, "urls": [url]}) == {"url": masked, "urls": [masked]}
+
+
+def test_every_item_of_a_list_of_secrets_is_masked():
+    assert without_secrets({"api_keys": ["a", "b"], "names": ["a"]}) == {"api_keys": ["***", "***"], "names": ["a"]}
 
 
 def test_what_came_from_the_environment_is_shown_by_its_name(monkeypatch):

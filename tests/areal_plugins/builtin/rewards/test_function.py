@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from areal_core.contexts import RewardContext
@@ -12,6 +13,7 @@ from areal_plugins import InputError
 from areal_plugins.builtin.rewards.function import Function
 from areal_plugins.builtin.rewards.isolation import CallFailed, LimitExceeded
 from areal_plugins.builtin.rewards.options import FunctionOptions
+from areal_plugins.builtin.rewards.threads import AT_ONCE, LEFT_BEHIND
 
 CODE = """
 import os, re, threading
@@ -30,6 +32,7 @@ def nothing(sample): pass
 def broken(sample): raise KeyError("gold")
 def here(sample): return Score(1.0, {threading.current_thread().name: 0.0})
 def process(sample): return os.getpid()
+def wait(sample): sample.task.metadata["began"].set(); sample.task.metadata["gate"].wait(); return 1.0
 def hang(sample): re.fullmatch("(a+)+", "a" * 60 + "b")
 """
 SAMPLE = Sample(Task((Message("user", "ask"),), answer="ok", metadata={"level": 3}), "<user>ask", "ok", "length")
@@ -108,6 +111,31 @@ def test_what_it_raises_in_a_process_is_told(judge: Judge) -> None:
 
 def test_a_plain_function_leaves_the_loop_free(judge: Judge) -> None:
     assert threading.current_thread().name not in judge("here").parts
+
+
+def test_a_plain_function_that_hangs_costs_only_its_own_call(file: Path) -> None:
+    assert AT_ONCE + 1 < LEFT_BEHIND
+    gate = threading.Event()
+
+    def sample(gate: threading.Event, began: threading.Event) -> Sample:
+        return attrs.evolve(SAMPLE, task=attrs.evolve(SAMPLE.task, metadata={"gate": gate, "began": began}))
+
+    async def main() -> Score:
+        reward = Function(FunctionOptions(path=f"{file}:wait"), RewardContext("world", False))
+        for _ in range(AT_ONCE + 1):
+            began = threading.Event()
+            call = asyncio.create_task(reward.score(sample(gate, began)))
+            await asyncio.to_thread(began.wait)
+            call.cancel()
+            await asyncio.wait({call})
+        opened = threading.Event()
+        opened.set()
+        return await reward.score(sample(opened, opened))
+
+    try:
+        assert asyncio.run(main()) == Score(1.0)
+    finally:
+        gate.set()
 
 
 def test_in_debug_mode_it_runs_on_the_loop(judge: Judge) -> None:
