@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from attrs import evolve, frozen
@@ -36,6 +37,11 @@ from areal_plugins.protocols import Worker
 
 SPARE = 2
 """Requests that the engine has for each of its rows."""
+
+REFINEMENTS = 3
+"""Numbers of rows that are tried between the fewest and the most."""
+
+T = TypeVar("T")
 
 Ask = Callable[[int, int], tuple[np.ndarray, int]]
 """The request of a task's member: the prompt's token ids, and how many tokens the answer has."""
@@ -70,24 +76,21 @@ def saturate(spec: Path, folder: Path, ask: Ask, batches: int, seconds: float) -
 
 
 def balance(spec: Path, folder: Path, ask: Ask, few: int, seconds: float) -> int:
-    """The rows with which the engine of `spec` takes as long for a token as the trainer.
+    """The rows, from `few` to all that `spec` has, with which the engine takes as long for a token as the trainer.
 
-    A decoding step costs something a row and something by itself, so that a token costs `a + b / rows`: both
-    are found from `few` rows and from all that `spec` has, beside a trainer that is never idle.
+    Both at work, `seconds` for each number of rows that is tried.
     """
     return asyncio.run(_balance(compose(load_experiment(spec), folder, debug=False), ask, few, seconds))
 
 
 async def _saturate(composition: Composition, ask: Ask, count: int, seconds: float) -> Saturation:
     async with _workers(composition) as (engine, trainer):
-        feed = Feed(engine, composition.stages[0], ask)
+        feed, requests = Feed(engine, composition.stages[0], ask), SPARE * composition.slots
         drill = Drill(trainer, [await feed.batch(composition.slots) for _ in range(count)])
         await drill.steps(1)  # the first one allocates
-        engine_alone = await feed.measure(SPARE * composition.slots, seconds)
+        engine_alone, _ = await feed.measure(requests, asyncio.sleep(seconds))
         trainer_alone = await drill.steps(2)
-        generating = asyncio.create_task(feed.measure(SPARE * composition.slots, seconds))
-        trainer_beside = await drill.beside(generating)
-        return Saturation(engine_alone, trainer_alone, await generating, trainer_beside)
+        return Saturation(engine_alone, trainer_alone, *await feed.measure(requests, drill.lasting(seconds)))
 
 
 async def _balance(composition: Composition, ask: Ask, few: int, seconds: float) -> int:
@@ -95,25 +98,41 @@ async def _balance(composition: Composition, ask: Ask, few: int, seconds: float)
         feed, many = Feed(engine, composition.stages[0], ask), composition.slots
         drill = Drill(trainer, [await feed.batch(many)])
         await drill.steps(1)
-        slow = asyncio.create_task(feed.measure(few, seconds))
-        slow_trainer = await drill.beside(slow)
-        fast = asyncio.create_task(feed.measure(many, seconds))
-        fast_trainer = await drill.beside(fast)
-    by_itself = ((await slow).cost - (await fast).cost) / (1 / few - 1 / many)
-    a_row = (await fast).cost - by_itself / many
-    wanted = (slow_trainer.cost + fast_trainer.cost) / 2
-    return many if wanted <= a_row else round(min(many, max(few, by_itself / (wanted - a_row))))
+
+        async def gap(rows: int) -> tuple[int, float]:
+            generated, trained = await feed.measure(rows, drill.lasting(seconds))
+            return rows, generated.cost - trained.cost
+
+        narrow, wide = await gap(few), await gap(many)
+        for _ in range(REFINEMENTS):
+            if (rows := crossing(narrow, wide)) in (narrow[0], wide[0]):
+                break
+            here = await gap(rows)
+            narrow, wide = (here, wide) if here[1] > 0 else (narrow, here)
+        return crossing(narrow, wide)
+
+
+def crossing(narrow: tuple[int, float], wide: tuple[int, float]) -> int:
+    """The rows whose gap (the engine's seconds a token less the trainer's) is 0, or the end that is closer to it.
+
+    A decoding step costs something a row and something by itself, so that a gap is linear in 1 / rows.
+    """
+    (few, slow), (many, fast) = narrow, wide
+    if slow <= 0 or fast >= 0:
+        return few if slow <= 0 else many
+    share = slow / (slow - fast)
+    return round(1 / (1 / few + share * (1 / many - 1 / few)))
 
 
 @asynccontextmanager
 async def _workers(composition: Composition) -> AsyncIterator[tuple[Worker, Worker]]:
     """An engine and a trainer, started and set up as for a run."""
-    executor, engine_spec, trainer_spec = open_executor(composition), composition.engines[0], composition.trainers(0)[0]
+    executor, engine_spec, trainer_spec = open_executor(composition), composition.engines[0], composition.trainers()[0]
     try:
         engine, trainer = await asyncio.gather(executor.start(engine_spec), executor.start(trainer_spec))
         model = await trainer.call("materialize", composition.model)
         await engine.call("setup", composition.engine_plan(engine_spec, model, WeightVersion()))
-        await trainer.call("setup", composition.trainer_plan(composition.trainers(0)[0], model))
+        await trainer.call("setup", composition.trainer_plan(composition.trainers()[0], model))
         await trainer.call("begin_stage", composition.stages[0].order)
         yield engine, trainer
     finally:
@@ -140,19 +159,22 @@ class Feed:
         )
         return Batch(0, tuple(groups))
 
-    async def measure(self, requests: int, seconds: float) -> Rate:
-        """The engine's rate with so many requests at any time, from when as many have ended."""
+    async def measure(self, requests: int, work: Awaitable[T]) -> tuple[Rate, T]:
+        """The engine's rate while `work` is done, and what that returns.
+
+        It has so many requests at any time; `work` begins when as many have ended.
+        """
         ended = asyncio.Semaphore(0)
         asking = [asyncio.create_task(self._keep_asking(ended)) for _ in range(requests)]
         for _ in range(requests):
             await ended.acquire()
         before, began = await self._stats(), time.perf_counter()
-        await asyncio.sleep(seconds)
+        done = await work
         after, passed = await self._stats(), time.perf_counter() - began
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
-        return Rate(after.generated_tokens - before.generated_tokens, passed)
+        return Rate(after.generated_tokens - before.generated_tokens, passed), done
 
     async def _keep_asking(self, ended: asyncio.Semaphore) -> None:
         while True:
@@ -192,15 +214,15 @@ class Drill:
 
     async def steps(self, count: int) -> Rate:
         """Train `count` steps; the seconds are the trainer's own."""
-        return await self._until(lambda done: done == count)
+        return await self._until(lambda done, _: done == count)
 
-    async def beside(self, other: asyncio.Task[Rate]) -> Rate:
-        """Train for as long as `other` takes."""
-        return await self._until(lambda done: other.done())
+    async def lasting(self, seconds: float) -> Rate:
+        """Train whole steps, for `seconds` at least."""
+        return await self._until(lambda _, passed: passed >= seconds)
 
-    async def _until(self, over: Callable[[int], bool]) -> Rate:
+    async def _until(self, over: Callable[[int, float], bool]) -> Rate:
         tokens, seconds, done = 0, 0.0, 0
-        while not over(done):
+        while not over(done, seconds):
             batch = evolve(next(self._batches), step=self._step)
             result: TrainResult = await self._trainer.call("train", batch)
             tokens += sum(trajectory.trained_units for trajectory in batch.trajectories)

@@ -30,6 +30,8 @@ DEVICES = 2
 TARGET = 0.90
 TASK = Options()
 FEWEST_ROWS, MOST_ROWS = 12, 48
+MICRO_BATCH = 1024
+"""Tokens whose activations stay in the cache: both pools share the bus to the memory behind it."""
 FIRST_LETTER = 2
 """The token id of the alphabet's first letter in a `tiny` model: padding and the end come before."""
 
@@ -55,8 +57,14 @@ def spec(options: argparse.Namespace, max_staleness: int, steps: int) -> dict[st
             "type": "torch",
             "max_concurrent": options.rows,
             "sampling": {"max_new_tokens": TASK.longest},
+            "torch": {"kv_on_update": "keep"},
         },
-        "training": {"batch_size": options.batch, "learning_rate": 1e-5, "max_steps": steps},
+        "training": {
+            "batch_size": options.batch,
+            "learning_rate": 1e-5,
+            "max_steps": steps,
+            "micro_batch_tokens": MICRO_BATCH,
+        },
         "objective": {"type": "grpo", "group_size": 4, "kl": 0.01, "reference": {}},
         "environments": [{"type": "latency"}],
         "pipeline": {"max_staleness": max_staleness},
@@ -116,7 +124,8 @@ def measure(options: argparse.Namespace, max_staleness: int, work: Path) -> Wind
 def calibrate(options: argparse.Namespace, work: Path, name: str) -> Saturation:
     """Both pools without the pipeline."""
     path = write_spec(spec(options, options.staleness, 1), work / f"{name}.yaml")
-    return saturate(path, work / name, ask, batches=2, seconds=options.seconds)
+    batches = 2 if options.quick else 4  # a token of a batch of short answers costs more
+    return saturate(path, work / name, ask, batches, options.seconds)
 
 
 def balanced(options: argparse.Namespace, work: Path) -> int:

@@ -99,7 +99,7 @@ def run_ours(case: dict[str, Any], seed: int, work: Path) -> list[tuple[float, f
     YAML(typ="safe").dump({**spec(case), "seed": seed}, path)
     run = work / "run"
     subprocess.run(
-        [sys.executable, "-m", "areal_plugins", "run", str(path), "--run-dir", str(run)],
+        [sys.executable, "-m", "areal_plugins", "run", str(path), "--run-dir", str(run), *case["overrides"]],
         check=True,
         stdout=subprocess.DEVNULL,
     )
@@ -176,6 +176,7 @@ def main() -> int:
     parser.add_argument("--smollm2", action="store_true", help="on SmolLM2-135M-Instruct; few steps, so speed alone")
     parser.add_argument("--pairs", type=int, default=None, help="five unless said")
     parser.add_argument("--steps", type=int, default=None, help="250, or 20 on SmolLM2")
+    parser.add_argument("--set", action="append", default=[], help="KEY=VALUE of our spec, as `run` takes it")
     options = parser.parse_args()
     pairs = options.pairs or (2 if options.quick else 5)
     trl_python()
@@ -185,7 +186,8 @@ def main() -> int:
             work = Path(folder) / f"pair-{seed}"
             work.mkdir()
             case = (smollm2_case if options.smollm2 else tiny_case)(work, options.steps, seed)
-            rows.append(pair(completed(case, work), seed, work))
+            overrides = [word for change in options.set for word in ("--set", change)]
+            rows.append(pair({**completed(case, work), "overrides": overrides}, seed, work))
             print(table([rows[0], rows[-1]]), flush=True)
     print(table(rows))
     ratio = median([row[3] for row in rows[1:]])

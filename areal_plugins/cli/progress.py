@@ -34,7 +34,7 @@ class Display(Protocol):
 
 def open_display(stream: TextIO | None = None) -> Display:
     """The display that suits `stream`, standard output by default."""
-    stream = stream or sys.stdout
+    stream = stream or sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  it is closed: to nobody
     if not stream.isatty():
         return PlainDisplay(stream)
     from areal_plugins.cli.live import LiveDisplay

@@ -56,18 +56,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run; see the exit codes above."""
     from areal_core.manager import Manager
+    from areal_core.pipeline.claim import claimed
     from areal_core.pipeline.clock import debug_mode
     from areal_core.pipeline.compose import compose
 
     experiment = load(args.spec, args.overrides)
-    start = _start(args)
-    folder = _folder(args, experiment.name, start)
-    composition = compose(experiment, folder, debug_mode())
+    composition = compose(experiment, _folder(args, experiment.name), debug_mode())
     if args.dry_run:
+        _start(args)
         print("\n".join(_plan(composition)))
         return 0
-    log_to(folder)
-    return _run(composition, Manager.discover(experiment.files), start)
+    while args.run_dir is None and args.resume is None and not _made(composition.folder):
+        composition = compose(experiment, _folder(args, experiment.name), debug_mode())
+    with claimed(composition.folder):
+        start = _start(args)
+        log_to(composition.folder)
+        return _run(composition, Manager.discover(experiment.files), start)
 
 
 def load(spec: str, overrides: list[str]) -> Experiment:
@@ -106,8 +110,6 @@ class _Start:
 def _start(args: argparse.Namespace) -> _Start:
     from areal_core.pipeline import checkpoint
 
-    if args.resume is not None and args.run_dir is not None:
-        raise InputError("--run-dir", "a run that is resumed stays in its directory", "leave one of the two out")
     if args.warm_start is not None:
         return _Start(warm_start=model_directory(args.warm_start))
     if args.resume is None:
@@ -130,14 +132,26 @@ def model_directory(path: Path) -> Path:
     return found
 
 
-def _folder(args: argparse.Namespace, name: str, start: _Start) -> Path:
+def _folder(args: argparse.Namespace, name: str) -> Path:
+    from areal_core.pipeline import checkpoint
+
     if args.resume is not None:
-        resumed: Path = args.resume.absolute() if start.resume is None else start.resume.parent.parent
+        if args.run_dir is not None:
+            raise InputError("--run-dir", "a run that is resumed stays in its directory", "leave one of the two out")
+        resumed: Path = args.resume.absolute()
+        if checkpoint.is_checkpoint(resumed):
+            return resumed.parent.parent
+        if not (resumed / "checkpoints").is_dir():
+            checkpoint.latest(resumed)  # says why not
         return resumed
     if args.run_dir is None:
         return _free(Path("runs").absolute() / f"{name}-{datetime.now():%Y%m%d-%H%M%S}")
     folder: Path = args.run_dir.absolute()
-    if (folder / "metrics.jsonl").exists():
+    try:
+        taken = (folder / "metrics.jsonl").exists()
+    except OSError as error:
+        raise InputError(str(folder), f"cannot hold a run: {error.strerror}") from error
+    if taken:
         raise InputError(str(folder), "holds a run", "go on with it by --resume, or choose another directory")
     return folder
 
@@ -151,9 +165,20 @@ def _free(folder: Path) -> Path:
     return found
 
 
+def _made(folder: Path) -> bool:
+    """Whether `folder` is new; another run may have been given the same name in the same second."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return not folder.parent.is_dir()  # then it cannot be made, which is told of later
+    except OSError:
+        return True
+    return True
+
+
 def _plan(composition: Composition) -> list[str]:
     """What a run would start and do."""
-    workers = [*composition.trainers(0), *composition.engines, *composition.rollouts]
+    workers = [*composition.trainers(), *composition.engines, *composition.rollouts]
     stages = [
         f"stage {s.name}: steps {s.first + 1} to {s.last}, {s.order.objective.name}, "
         f"batches of {s.order.batch_size} in groups of {s.group_size}, staleness {s.pipeline.max_staleness}"

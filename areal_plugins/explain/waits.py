@@ -113,11 +113,15 @@ def _end() -> Wait:
 
 def _checkpoints(first: Draft, last: bool) -> Iterator[Wait]:
     """The first stage says how often, for the whole run."""
-    every = first.spec.checkpoint.every
-    times = ([f"every {every} steps"] if every else []) + (["after the last step"] if last else [])
-    if times:
+    if every := first.spec.checkpoint.every:
         yield {
-            "what": f"the trainer, {' and '.join(times)}",
+            "what": f"the trainer, every {every} steps",
+            "until": "its state is copied; the checkpoint is written while training goes on",
+            "meanwhile": "rollouts go on; with AREAL_DEBUG_MODE=1 they come to rest first, until it is written",
+        }
+    if last:
+        yield {
+            "what": "the trainer, after the last step",
             "until": "the checkpoint is written",
-            "meanwhile": "rollouts go on; with AREAL_DEBUG_MODE=1 they come to rest first",
+            "meanwhile": "nothing: there is no more to train on",
         }

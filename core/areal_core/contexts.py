@@ -74,7 +74,7 @@ class TrainerContext:
 
 @frozen
 class TransportContext:
-    """`side` is `trainer` or `engine`. Collective transports get one rendezvous for all ends.
+    """`side` is `trainer` or `engine`.
 
     `mechanism` is the one that trainer, transport and engine have in common; empty: the transport's best.
     """

@@ -101,7 +101,8 @@ class Sampling:
 class GenerateRequest:
     """`n` completions of one prompt (int32 token ids, [P]). `seed` alone fixes the random draws.
 
-    Completion k draws from the stream `(seed, k)`, whatever else the engine is doing.
+    Completion k draws from the stream `(seed, k)`, whatever else the engine is doing. `begun`: none, or all n to
+    go on from. One with finish `abort` is continued, its columns kept as they are; another is whole already.
     """
 
     id: str
@@ -109,6 +110,7 @@ class GenerateRequest:
     sampling: Sampling
     n: int = 1
     seed: int = 0
+    begun: tuple[Completion, ...] = ()
 
 
 Finish = Literal["stop", "length", "abort"]
@@ -129,6 +131,12 @@ class Completion:
     versions: np.ndarray
     finish: Finish
     text: str = ""
+
+    @classmethod
+    def empty(cls, index: int, finish: Finish) -> Completion:
+        """One of no tokens."""
+        tokens, logprobs, versions = (np.zeros(0, dtype=kind) for kind in (np.int32, np.float32, np.int64))
+        return cls(index, tokens, logprobs, versions, finish)
 
 
 @frozen

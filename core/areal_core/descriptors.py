@@ -110,7 +110,7 @@ class PlatformDescriptor(Component[PlatformCapabilities]):
 
 @frozen(repr=False, unsafe_hash=False)
 class ModelCapabilities:
-    """`unit` of its trajectories. `shape` options known without the files go through `check`."""
+    """`unit` of its trajectories. `random_start`: it can begin with random weights, which the seed fixes."""
 
     unit: Unit = "token"
     random_start: bool = False

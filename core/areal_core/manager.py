@@ -258,7 +258,13 @@ def _registered(module: Any) -> tuple[pluggy.PluginManager, tuple[str, ...]]:
         manager.check_pending()
     except pluggy.PluginValidationError as error:
         raise _Rejected(_hook_problem(module, str(error))) from error
-    called = {caller.name for caller in manager.get_hookcallers(module) or ()}
+    callers = manager.get_hookcallers(module) or ()
+    for caller in callers:
+        if any(found.wrapper or found.hookwrapper for found in caller.get_hookimpls()):
+            raise _Rejected(
+                f"{caller.name} is a wrapper: every plugin is asked and told by itself, with nothing to wrap"
+            )
+    called = {caller.name for caller in callers}
     for name in _hook_names():
         if name not in called and inspect.isfunction(getattr(module, name, None)):
             raise _Rejected(f"{name} is never called: it has no @hookimpl")

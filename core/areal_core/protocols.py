@@ -1,9 +1,11 @@
 """What a live component must do. Factories (named in descriptors) return objects of these shapes.
 
 `torch` never appears here: tensors are typed `Any` and paths are `pathlib.Path`. Methods that are
-`async` run on their worker's event loop and must not block it; plain methods are called in a
-thread of their own (except `inline`, where everything shares one loop). What a method raises
-reaches the controller with its traceback and is reported, never turned into a default.
+`async` run on their worker's event loop and must not block it, and neither must the quick plain
+ones that are called there: `stats`, `memory` and `resize` of engines, `size` and `task` of
+environments, `keep` of objectives. Other plain methods are called in a thread of their own (except
+`inline`, where everything shares one loop). What a method raises reaches the controller with its
+traceback and is reported, never turned into a default.
 """
 
 from __future__ import annotations
@@ -114,9 +116,14 @@ class Engine(Protocol):
     A partial rollout is nothing special: while the engine is paused a running completion is kept
     (`interruptible`) and later goes on under the new weights, each token with its own version.
 
-    An engine may also have these three, by which its worker makes room before its memory runs out; they are
-    called on the loop, and must be quick: `def memory(self) -> float | None`, the share of its device's memory that
-    is in use (None: the processor's, which the worker knows); `def relieve(self) -> None`, which
+    An engine may also have `def partial(self, request: str) -> Sequence[Completion]`: what it has drawn so far of
+    the completions that it has not yielded yet of the request of this id, each with finish `abort`, and nothing
+    for an unknown one; they go on. Such an engine goes on from what a request has `begun`, too, and yields what is
+    whole of it as it is. Another may ignore `begun`: its answers begin anew when a run resumes.
+
+    An engine may also have these three, by which its worker makes room before its memory runs out; like `partial`
+    they are called on the loop, and must be quick: `def memory(self) -> float | None`, the share of its device's
+    memory that is in use (None: the processor's, which the worker knows); `def relieve(self) -> None`, which
     empties caches; and `def resize(self, max_concurrent: int) -> None`, how many completions it works on at once
     from now on: those under way beyond it are finished.
     """
@@ -256,7 +263,8 @@ class Session(Protocol):
 
         `overrides` are fields of `Sampling`. Members of a group that ask the same at the same time
         share one request. Where a conversation has filled the model's context the reply is empty, with
-        finish `length`; a first prompt that does is an error of input.
+        finish `length`; a first prompt that does is an error of input. A turn ends before anything else
+        is said: meanwhile `generate`, `append` and `score` raise `RuntimeError`.
         """
         ...
 

@@ -62,6 +62,19 @@ def test_a_good_plugin_is_ready_and_its_component_is_found(discover):
     assert manager.find("reward", "reward/mine") is manager.find("reward", "mine")
 
 
+@pytest.mark.parametrize("kind", ["wrapper", "hookwrapper"])
+def test_a_hook_that_is_a_wrapper_would_never_run_and_is_refused(discover, kind):
+    module = plugin()
+
+    def areal_step_finished(step):
+        yield
+
+    module.areal_step_finished = hookimpl(**{kind: True})(areal_step_finished)
+    record = discover(_entry("wraps", lambda: module)).plugins[0]
+    assert record.state is State.API_MISMATCH
+    assert record.cause.startswith("areal_step_finished is a wrapper")
+
+
 def test_an_import_error_is_the_plugins_own_with_its_root_cause(discover):
     def load():
         try:

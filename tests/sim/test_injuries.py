@@ -104,21 +104,28 @@ def test_too_many_groups_must_really_have_failed(injuries):
 
 @pytest.mark.parametrize(
     ("method", "last", "may"),
-    [("train", False, True), ("save_state", False, False), ("save_state", True, True), ("commit", True, False)],
+    [
+        ("train", False, False),
+        ("release", True, False),
+        ("save_state", False, False),
+        ("save_state", True, True),
+        ("commit", True, False),
+    ],
 )
 def test_what_a_call_that_raises_may_end(injuries, method, last, may):
     assert excuse(injuries, raised("trainer-0", method), last=last) is may
 
 
 def test_an_error_that_nobody_injected_ends_no_run(injuries):
-    assert not excuse(injuries, raised("trainer-0", "train", "shapes differ"))
+    assert not excuse(injuries, raised("trainer-0", "save_state", "shapes differ"), last=True)
 
 
-def test_a_version_that_cannot_be_fetched_three_times_may_end_a_run(injuries):
+def test_a_version_that_the_only_engine_cannot_fetch_three_times_may_end_a_run(injuries):
     for tries in range(3):
         assert not excuse(injuries, raised("engine-0", "prepare")), tries
         injuries.add("engine-0", "prepare")
     assert excuse(injuries, raised("engine-0", "prepare"))
+    assert not excuse(injuries, raised("engine-0", "prepare"), alone=False)
 
 
 def test_in_a_debug_run_an_engine_that_joins_may_end_it():
@@ -130,4 +137,4 @@ def test_in_a_debug_run_an_engine_that_joins_may_end_it():
 
 def test_a_calm_run_never_fails():
     injuries = Injuries(evolve(SCHEDULE, calm=True))
-    assert not excuse(injuries, raised("trainer-0", "train"))
+    assert not excuse(injuries, raised("trainer-0", "save_state"), last=True)

@@ -124,6 +124,9 @@ class TorchEngine:
     async def abort(self, ids: Sequence[str] | None = None) -> None:
         self._live().scheduler.abort(None if ids is None else set(ids))
 
+    def partial(self, request: str) -> list[Completion]:
+        return list(self._live().scheduler.partial(request))
+
     def stats(self) -> EngineStats:
         live = self._live()
         core, scheduler = live.core, live.scheduler

@@ -32,12 +32,15 @@ class Group:
     keys: np.ndarray = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.waiting.extend(range(self.request.n))
         self.keys = stream_keys(self.request.seed, self.request.n)
 
     @property
     def prompt(self) -> np.ndarray:
         return self.request.tokens
+
+    def begun(self, index: int) -> Completion:
+        """What a member goes on from."""
+        return self.request.begun[index] if self.request.begun else Completion.empty(index, "abort")
 
 
 @define(eq=False)

@@ -52,6 +52,8 @@ class Intake:
             yield "it asks for no token", "n and max_new_tokens are at least 1"
         if sampling.temperature < 0 or not 0 < sampling.top_p <= 1 or sampling.top_k < 0:
             yield f"no distribution is meant by {sampling}", "temperature and top_k >= 0, 0 < top_p <= 1"
+        if request.begun and len(request.begun) != request.n:
+            yield f"{len(request.begun)} of its {request.n} completions are begun", "all of them are, or none"
         if len(prompt) == 0:
             yield "the prompt is empty", ""
         elif prompt.min() < 0 or prompt.max() >= self.vocabulary:

@@ -52,6 +52,13 @@ class Rows:
         self.stops[rows] = NO_TOKEN
         self.stops[rows, : len(stops)] = stops
 
+    def go_on(self, row: int, tokens: np.ndarray, logprobs: np.ndarray, versions: np.ndarray) -> None:
+        """Take up an answer that was begun elsewhere; nothing of it is cached."""
+        start = int(self.state["total"][row])
+        span = slice(start, start + len(tokens))
+        self.tokens[row, span], self.logprobs[row, span], self.versions[row, span] = tokens, logprobs, versions
+        self.state["total"][row] = span.stop
+
     def answer(self, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Copies of the answer's tokens, log-probabilities and versions."""
         span = slice(int(self.state["prompt"][row]), int(self.state["total"][row]))

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
+from attrs import evolve
 
 from areal_core.data import Completion, Finish
 from areal_plugins.builtin.engine.attention import Chunk
@@ -58,7 +59,25 @@ class Scheduler:
         return sum(len(group.waiting) for group in self._queue)
 
     def submit(self, group: Group) -> None:
+        """Let its members wait for rows. What was begun and is whole, or has no room left, is delivered at once."""
+        for index in range(group.request.n):
+            begun = group.begun(index)
+            if begun.finish != "abort":
+                group.deliver(begun)
+            elif len(group.prompt) + len(begun.tokens) >= group.limit:
+                group.deliver(evolve(begun, finish="length", text=self._text(begun.tokens.tolist())))
+            else:
+                group.waiting.append(index)
         self._queue.append(group)
+
+    def partial(self, request: str) -> Iterable[Completion]:
+        """What was drawn so far of a request's members that have not ended."""
+        for member in self._running():
+            if member.group.request.id == request:
+                yield Completion(member.index, *self.rows.answer(member.row), "abort")
+        for group in self._queue:
+            if group.request.id == request:
+                yield from map(group.begun, group.waiting)
 
     def plan(self) -> Plan | None:
         """Admit what fits, close the holes, and say what the next step computes."""
@@ -101,6 +120,9 @@ class Scheduler:
             self._members[member.row] = member
         self.count = max(self.count, *(row + 1 for row in rows))
         self._write_rows(members)
+        if group.request.begun:
+            for member in members:
+                self._go_on(member)
         self._share_prompt(members, source)
         group.running += members
 
@@ -136,6 +158,14 @@ class Scheduler:
             "order": [next(self._order) for _ in members],
         }
         self.rows.write([member.row for member in members], columns, group.prompt, group.stop_ids)
+
+    def _go_on(self, member: Member) -> None:
+        """Take up what was drawn of it before."""
+        begun = member.group.begun(member.index)
+        self.rows.go_on(member.row, begun.tokens, begun.logprobs, begun.versions)
+        if member.watch is not None:
+            for token in begun.tokens.tolist():
+                member.watch.complete(token)
 
     def _close_holes(self) -> None:
         """Move the last rows into the rows that were left, so that attention reads one block."""
@@ -291,8 +321,7 @@ class Scheduler:
         for member in tuple(group.running):
             self._end(member, "abort")
         for index in group.waiting:
-            tokens, logprobs, versions = (np.zeros(0, dtype=kind) for kind in (np.int32, np.float32, np.int64))
-            group.deliver(Completion(index, tokens, logprobs, versions, "abort"))
+            group.deliver(group.begun(index))
         group.waiting.clear()
 
     def clear(self) -> None:

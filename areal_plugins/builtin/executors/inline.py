@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from itertools import count
 from typing import Any, TypeVar
 
@@ -165,8 +165,9 @@ class InlineWorker(InlinePeer):
     async def stop(self, grace: float) -> None:
         """Close the service, once, for `grace` seconds at most."""
         self._host.end("stopped")
-        async with asyncio.timeout(grace):
-            await self._host.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self._host.close()
 
     def kill(self) -> None:
         """End it now: calls under way fail, and the service is never called again."""

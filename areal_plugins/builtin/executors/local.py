@@ -14,7 +14,7 @@ from areal_core.errors import WorkerLost
 from areal_core.workers.address import HAS_UNIX
 from areal_plugins.builtin.executors import LocalOptions
 from areal_plugins.builtin.executors.preloaded import Preloader
-from areal_plugins.builtin.executors.process import Child, Log, Process, Spawned
+from areal_plugins.builtin.executors.process import Child, Log, Process, Reaper, Spawned
 from areal_plugins.builtin.executors.reception import Reception
 from areal_plugins.builtin.executors.worker import LinkedWorker
 
@@ -41,9 +41,10 @@ class LocalExecutor:
         self._folder: OwnedDirectory | None = None
         self._reception = Reception(context)
         self._preloader = Preloader(options, context)
+        self._reaper = Reaper()
         self._launches: set[asyncio.Task[Process]] = set()
-        self._processes: list[Process] = []
-        self._workers: list[LinkedWorker] = []
+        self._processes: set[Process] = set()
+        self._workers: set[LinkedWorker] = set()
 
     async def start(self, spec: WorkerSpec) -> LinkedWorker:
         """Start a process and wait until its service answers.
@@ -64,7 +65,8 @@ class LocalExecutor:
         except asyncio.CancelledError:  # nobody wants it any more
             process.kill()
             raise
-        self._workers.append(worker)
+        self._workers.add(worker)
+        process.swept.add_done_callback(lambda _: self._workers.discard(worker))
         return worker
 
     async def close(self) -> None:
@@ -74,6 +76,7 @@ class LocalExecutor:
         for process in self._processes:
             process.kill()
         await asyncio.gather(*(process.swept for process in self._processes))
+        self._reaper.close()
         await self._preloader.close()
         await self._reception.close()
         if self._folder is not None:
@@ -113,7 +116,9 @@ class LocalExecutor:
         if child is None:
             child = Spawned([spec.python or sys.executable, *arguments], variables, log)
         process = Process(child, log)
-        self._processes.append(process)
+        self._reaper.watch(process)
+        self._processes.add(process)
+        process.swept.add_done_callback(lambda _: self._processes.discard(process))
         return process
 
     def _obituary(self, process: Process, error: WorkerLost | TimeoutError) -> str:

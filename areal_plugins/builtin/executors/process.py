@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from areal_core.errors import InputError
+from areal_plugins.builtin.executors import reaper
 
 SWEEP_GRACE = 2.0
 """Seconds that what a dead process has left running gets to end by itself."""
@@ -113,6 +115,30 @@ class Spawned:
         return code
 
 
+class Reaper:
+    """Kills the processes that outlive this one, however it ends; only where the system has handles of processes."""
+
+    def __init__(self) -> None:
+        self._popen: subprocess.Popen[bytes] | None = None
+
+    def watch(self, process: Process) -> None:
+        """Look after it, and after all that it starts."""
+        if not hasattr(os, "pidfd_open"):
+            return
+        if self._popen is None or self._popen.poll() is not None:
+            self._popen = _start_reaper()
+        assert self._popen.stdin is not None
+        with suppress(BrokenPipeError):  # somebody has just killed it; the next child gets another one
+            self._popen.stdin.write(f"{process.pid}\n".encode())
+
+    def close(self) -> None:
+        """Look after nobody any more."""
+        if self._popen is not None:
+            self._popen.kill()
+            self._popen.communicate()
+            self._popen = None
+
+
 def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Process:
     """A process with a fresh interpreter, or whatever else `command` starts."""
     to = Log(log)
@@ -142,6 +168,19 @@ def _spawn(command: Sequence[str], environment: Mapping[str, str], output: Any) 
         )
     except OSError as error:
         raise InputError(command[0], f"cannot be started: {error.strerror}", "see `python:` in the spec") from error
+
+
+def _start_reaper() -> subprocess.Popen[bytes]:
+    """It needs nothing that is installed, and so starts in a hundredth of a second."""
+    command = [sys.executable, "-I", "-S", reaper.__file__]
+    return subprocess.Popen(  # noqa: S603 - fixed words
+        command,
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def _await_exit(pid: int) -> None:

@@ -23,6 +23,9 @@ THREAD_VARIABLES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
 SAME_HASHES = {"PYTHONHASHSEED": "0"}
 """Sets of texts are in one order in all workers, which some data sets depend on; the caller's own value wins."""
 
+ANOTHER_INTERPRETER = {"PYTHONPATH": "", "PYTHONHOME": "", "VIRTUAL_ENV": ""}
+"""What says where an interpreter finds its modules does not hold for another one; empty is as good as not set."""
+
 log = logging.getLogger(__name__)
 Arrival = asyncio.Future[tuple[Wire, Card]]
 
@@ -40,6 +43,7 @@ class Reception:
         self._key = secrets.token_bytes(32)
         self._listener = Listener(self._accept)
         self._binding = asyncio.Lock()
+        self._starts: dict[str, str] = {}
         self._arrivals: dict[str, Arrival] = {}
 
     async def open(self, address: str) -> None:
@@ -55,18 +59,23 @@ class Reception:
     def arguments(self, spec: WorkerSpec, listen: str | None = None) -> list[str]:
         """What the interpreter of the worker `spec` is told; `listen` is needed on another machine than this.
 
+        From now on nobody of this name is received who was told so before: a process that was given up may
+        still come, once its machine is back.
+
         Raises:
             PluginError: there is no such role.
 
         """
         service_class(spec.role)
-        asked = ("--connect", self._listener.address, "--name", spec.name, "--role", spec.role, "--lifeline")
-        return ["-P", "-m", "areal_core.workers", *asked, *(("--listen", listen) if listen else ())]
+        start = self._starts[spec.name] = secrets.token_hex(8)
+        asked = ("--connect", self._listener.address, "--name", spec.name, "--role", spec.role, "--start", start)
+        return ["-P", "-m", "areal_core.workers", *asked, "--lifeline", *(("--listen", listen) if listen else ())]
 
     def variables(self, spec: WorkerSpec, outer: Mapping[str, str]) -> dict[str, str]:
         """The worker's environment in a place whose own is `outer`."""
         own = {"PYTHONUNBUFFERED": "1", KEY_VARIABLE: self._key.hex()}
-        return {**SAME_HASHES, **outer, **thread_variables(spec.place.threads), **spec.environment, **own}
+        foreign = ANOTHER_INTERPRETER if spec.python not in (None, sys.executable) else {}
+        return {**SAME_HASHES, **outer, **foreign, **thread_variables(spec.place.threads), **spec.environment, **own}
 
     async def receive(self, spec: WorkerSpec, body: Body) -> LinkedWorker:
         """The handle of the worker that was started in `body`, once its service answers.
@@ -101,7 +110,7 @@ class Reception:
             log.warning("refused a link: %s", error)
             return
         arrival = self._arrivals.get(card.name)
-        if arrival is None or arrival.done():
+        if arrival is None or arrival.done() or card.start != self._starts.get(card.name):
             wire.close(f"no worker {card.name} is expected")
             return
         arrival.set_result((wire, card))

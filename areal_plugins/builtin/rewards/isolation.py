@@ -9,12 +9,15 @@ pickle: what comes back may be under a stranger's control).
 from __future__ import annotations
 
 import asyncio
+import faulthandler
+import itertools
 import os
 import resource
 import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections import deque
@@ -53,8 +56,8 @@ class Limits:
 class IsolatedFunction:
     """`target` (`module:function` or `/path/file.py:function`) in at most `workers` processes.
 
-    Processes are started as they are needed, reused, and end with this one: an idle one when its
-    pipe closes, a busy one by an alarm of the operating system, a second after its limit.
+    Processes are started as they are needed, reused, and end with this one, with all that they have
+    started: when their pipe closes, and one that holds the interpreter's lock a second after its limit.
     """
 
     def __init__(self, target: str, limits: Limits, workers: int) -> None:
@@ -127,6 +130,7 @@ class _Process:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._calls, self._replies = self._process.stdin, self._process.stdout
+        self._numbers = itertools.count(1)
 
     @property
     def alive(self) -> bool:
@@ -134,15 +138,16 @@ class _Process:
 
     def wait_until_ready(self) -> None:
         """Return once the function is imported."""
-        self._reply(_STARTUP_SECONDS)
+        self._reply(0, _STARTUP_SECONDS)
 
     def call(self, args: tuple[Any, ...], seconds: float) -> Any:
         """The function's result."""
+        number = next(self._numbers)
         try:
-            _send(self._calls, msgspec.msgpack.encode((seconds, args)))
+            _send(self._calls, msgspec.msgpack.encode((number, seconds, args)))
         except BrokenPipeError:
             raise self._died() from None
-        return self._reply(seconds)
+        return self._reply(number, seconds)
 
     def end(self) -> None:
         """Kill it, and what it started."""
@@ -152,16 +157,21 @@ class _Process:
     def free(self) -> None:
         """Leave nothing of a process that was killed or ended."""
         self._process.wait()
-        self._calls.close()
+        with suppress(BrokenPipeError):  # a call that it did not take
+            self._calls.close()
         self._replies.close()
 
-    def _reply(self, seconds: float) -> Any:
+    def _reply(self, number: int, seconds: float) -> Any:
         try:
-            outcome, value = _read_within(self._replies.fileno(), seconds)
+            answered, outcome, value = _read_within(self._replies.fileno(), seconds)
         except TimeoutError:
             raise self._killed(f"no result within {seconds:g} s") from None
         except EOFError:
             raise self._died() from None
+        if answered != number:
+            self.end()
+            self.free()
+            raise CallFailed(f"its process answered call {answered} instead of {number}")
         if outcome == "memory":
             raise self._killed("it took more memory than it may")
         if outcome == "raised":
@@ -174,9 +184,7 @@ class _Process:
         return LimitExceeded(why)
 
     def _died(self) -> CallFailed:
-        with suppress(subprocess.TimeoutExpired):  # its pipe closed, so that it is about to end
-            self._process.wait(_GRACE_SECONDS)
-        self.end()
+        self.end()  # what it started; its own pipe closed, so that how it ended is settled
         self.free()
         code = self._process.returncode
         return CallFailed(f"its process ended with {_signal_name(-code) if code < 0 else f'exit code {code}'}")
@@ -187,32 +195,55 @@ def serve(target: str, memory_mib: int | None) -> None:
     calls, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the function prints belongs into the log
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    threading.Thread(target=_end_with, args=(calls.fileno(),), daemon=True).start()
     if memory_mib is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_mib << 20, memory_mib << 20))
     functions: list[Callable[..., Any]] = []
-    _send(replies, _reply_within(_STARTUP_SECONDS, lambda: functions.append(find(target))))
+    _send(replies, _reply_within(0, _STARTUP_SECONDS, lambda: functions.append(find(target))))
     if functions:
         _answer(functions[0], calls, replies)
 
 
+def _end_with(pipe: int) -> None:
+    """End this process and all that it has started once the other end of `pipe` is closed."""
+    poll = select.poll()
+    poll.register(pipe, 0)  # no event but that one, which cannot be left out
+    poll.poll()
+    os.killpg(0, signal.SIGKILL)
+
+
 def _answer(function: Callable[..., Any], calls: IO[bytes], replies: IO[bytes]) -> None:
     while header := calls.read(_HEADER):
-        seconds, args = msgspec.msgpack.decode(calls.read(int.from_bytes(header, "big")))
-        _send(replies, _reply_within(seconds, partial(function, *args)))
+        number, seconds, args = msgspec.msgpack.decode(calls.read(int.from_bytes(header, "big")))
+        _send(replies, _reply_within(number, seconds, partial(function, *args)))
+    os.killpg(0, signal.SIGKILL)  # the thread that waits for this may come too late
 
 
-def _reply_within(seconds: float, call: Callable[[], Any]) -> bytes:
-    """The encoded outcome of `call`. The alarm ends the process even in C code, with nobody left to kill it."""
-    signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE_SECONDS)
+def _reply_within(number: int, seconds: float, call: Callable[[], Any]) -> bytes:
+    """The encoded outcome of `call`.
+
+    The watchdog ends the process even in C code, with nobody left to kill it. It is none of the
+    operating system's alarms: those are the function's to use.
+    """
+    process = os.getpid()
+    faulthandler.dump_traceback_later(seconds + _GRACE_SECONDS, exit=True, file=2)
     try:
-        return msgspec.msgpack.encode(("done", call()))
-    except MemoryError:
-        return msgspec.msgpack.encode(("memory", ""))
-    except Exception as error:
-        traceback.print_exc()
-        return msgspec.msgpack.encode(("raised", f"{type(error).__name__}: {error}"))
+        outcome = _outcome(number, call)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        if os.getpid() != process:  # the function has forked, and this is not who was asked
+            os._exit(0)
+    faulthandler.cancel_dump_traceback_later()
+    return outcome
+
+
+def _outcome(number: int, call: Callable[[], Any]) -> bytes:
+    try:
+        return msgspec.msgpack.encode((number, "done", call()))
+    except MemoryError:
+        return msgspec.msgpack.encode((number, "memory", ""))
+    except BaseException as error:
+        traceback.print_exc()
+        return msgspec.msgpack.encode((number, "raised", f"{type(error).__name__}: {error}"))
 
 
 def _send(pipe: IO[bytes], message: bytes) -> None:

@@ -212,7 +212,7 @@ class TransportConformance(Conformance):
     # --- what it keeps -----------------------------------------------------------------------------
 
     def test_release_frees(self, ends: Ends) -> None:
-        """Publishing and releasing again and again takes no more room than doing it twice."""
+        """Publishing and releasing again and again takes no more room than twice, but for less than a version."""
         trainer, engine = ends.both()
         taken = []
         for step in range(6):
@@ -221,7 +221,9 @@ class TransportConformance(Conformance):
             engine.release(WeightVersion(0, step))
             trainer.release(WeightVersion(0, step))
             taken.append(sum(file.stat().st_size for file in held_files(ends.context.work)))
-        assert taken[-1] <= taken[1], f"released versions take {taken[-1]} bytes after 6 of them, {taken[1]} after 2"
+        version = weights["weight"].nbytes  # less is anybody's: the files of all processes are looked at
+        grown = f"released versions take {taken[-1]} bytes after 6 of them, {taken[1]} after 2"
+        assert taken[-1] < taken[1] + version, grown
 
     def test_close_leaves_nothing(self, ends: Ends) -> None:
         """After `close` of both ends no file, shared memory, socket or thread is left."""

@@ -52,7 +52,7 @@ _HERE = "areal_plugins.testing.mocks"
 CALLS = (
     "start", "materialize", "setup", "begin_stage", "train", "publish", "release", "save_model", "save_state",
     "written", "load_state", "prepare", "commit", "discard", "abort", "stats", "version", "health", "size",
-    "run_group",
+    "run_group", "partial",
 )  # fmt: skip
 """What the mock executor can delay and fail: the start of a worker, and calls of the services."""
 
@@ -78,7 +78,9 @@ ENGINE = EngineDescriptor(
     factory=f"{_HERE}.engine:make",
     options=EngineOptions,
     check=check.script(
-        coroutines=("start", "abort", "pause", "resume", "load_weights", "close"), streams=("generate",)
+        coroutines=("start", "abort", "pause", "resume", "load_weights", "close"),
+        streams=("generate",),
+        plain=("partial",),
     ),
     capabilities=EngineCapabilities(accepts=("tensors", "process-group"), interruptible=True, shares_prefix=True),
 )

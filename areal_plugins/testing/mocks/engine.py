@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import numpy as np
-from attrs import define, field
+from attrs import define, evolve, field
 
 from areal_core.contexts import EngineContext
 from areal_core.data import Completion, EngineStats, Finish, GenerateRequest, WeightVersion
@@ -33,14 +33,22 @@ def spell(steps: int) -> int:
 
 @define(eq=False)
 class _Running:
-    """A completion being drawn: stretches of tokens, each under one version."""
+    """A completion being drawn, after what was `begun` of it: stretches of tokens, each under one version.
+
+    `since` is when the present stretch began, how many tokens it is to have, its weights, and their version.
+    """
 
     request: GenerateRequest
-    index: int
+    begun: Completion
     length: int
     out: asyncio.Queue[Completion]
     stretches: list[tuple[int, int, int]] = field(factory=list)
     drawn: int = 0
+    since: tuple[float, int, int, int] | None = None
+
+    @property
+    def index(self) -> int:
+        return self.begun.index
 
 
 class MockEngine:
@@ -68,7 +76,11 @@ class MockEngine:
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Completion]:
         times = await self._conduct.act("generate", request.seed)
         out: asyncio.Queue[Completion] = asyncio.Queue()
-        tasks = [self._begin(_Running(request, k, self._length(request, k), out)) for k in range(request.n)]
+        begun = request.begun or tuple(Completion.empty(k, "abort") for k in range(request.n))
+        tasks = [self._begin(request, completion, out) for completion in begun if completion.finish == "abort"]
+        for completion in begun:
+            if completion.finish != "abort":
+                out.put_nowait(completion)
         try:
             for _ in range(request.n):
                 completion = await out.get()
@@ -77,6 +89,10 @@ class MockEngine:
         finally:
             for task in tasks:
                 task.cancel()
+
+    def partial(self, request: str) -> list[Completion]:
+        self._conduct.act_here("partial")
+        return [self._so_far(running) for running in self._tasks.values() if running.request.id == request]
 
     async def abort(self, ids: Sequence[str] | None = None) -> None:
         await self._conduct.act("abort")
@@ -114,7 +130,8 @@ class MockEngine:
         for task in list(self._tasks):
             task.cancel()
 
-    def _begin(self, running: _Running) -> asyncio.Task[None]:
+    def _begin(self, request: GenerateRequest, begun: Completion, out: asyncio.Queue[Completion]) -> asyncio.Task[None]:
+        running = _Running(request, begun, self._length(request, begun.index), out, drawn=len(begun.tokens))
         task = asyncio.ensure_future(self._draw(running))
         self._tasks[task] = running
         task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
@@ -142,6 +159,7 @@ class MockEngine:
         each, clock = self._options.token_seconds, asyncio.get_running_loop().time
         began, held, version = clock(), self._held, self._version
         pausing = asyncio.ensure_future(self._pausing.wait())
+        running.since = began, wanted, held, version.code
         self._computing += 1
         self._still.clear()
         try:
@@ -154,27 +172,45 @@ class MockEngine:
                 self._still.set()
         seconds = clock() - began
         drawn = min(wanted, round(seconds / each)) if interrupted and each else wanted
+        running.since = None
         running.stretches.append((drawn, held, version.code))
         running.drawn += drawn
         self._tokens += drawn
         self._busy += seconds / self._context.max_concurrent
 
+    def _so_far(self, running: _Running) -> Completion:
+        """With as much of the present stretch as is drawn by now."""
+        each, stretches = self._options.token_seconds, list(running.stretches)
+        if running.since is not None and each:
+            began, wanted, held, code = running.since
+            drawn = int((asyncio.get_running_loop().time() - began) / each)
+            stretches.append((min(drawn, wanted), held, code))
+        return _made(running, stretches, "abort")
+
     def _completion(self, running: _Running, finish: Finish) -> Completion:
-        counts = [count for count, _, _ in running.stretches]
-        helds = [held for _, held, _ in running.stretches]
-        codes = [code for _, _, code in running.stretches]
-        return Completion(
-            index=running.index,
-            tokens=np.repeat(np.array([spell(held) for held in helds], dtype=np.int32), counts),
-            logprobs=_logprobs(running),
-            versions=np.repeat(np.array(codes, dtype=np.int64), counts),
-            finish=finish,
-            text=f"{helds[0]} {derive(running.request.seed, running.index, 2) / _SPAN}" if helds else "",
-        )
+        made = _made(running, running.stretches, finish)
+        if not len(made.tokens):
+            return made
+        first = int(made.tokens[0]) - spell(0)
+        return evolve(made, text=f"{first} {derive(running.request.seed, running.index, 2) / _SPAN}")
 
 
-def _logprobs(running: _Running) -> np.ndarray:
-    """Numbers that differ by request, member and place."""
-    start = derive(running.request.seed, running.index, 1) % 1000
-    made: np.ndarray = -((np.arange(running.drawn) + start) % 1000 + 1).astype(np.float32) / np.float32(1000.0)
+def _made(running: _Running, stretches: Sequence[tuple[int, int, int]], finish: Finish) -> Completion:
+    begun, counts = running.begun, [count for count, _, _ in stretches]
+    tokens = np.repeat(np.array([spell(held) for _, held, _ in stretches], dtype=np.int32), counts)
+    versions = np.repeat(np.array([code for _, _, code in stretches], dtype=np.int64), counts)
+    logprobs = drawn_logprobs(running.request.seed, running.index, len(begun.tokens) + len(tokens))
+    return Completion(
+        index=running.index,
+        tokens=np.concatenate([begun.tokens, tokens]),
+        logprobs=np.concatenate([begun.logprobs, logprobs[len(begun.tokens) :]]),
+        versions=np.concatenate([begun.versions, versions]),
+        finish=finish,
+    )
+
+
+def drawn_logprobs(seed: int, index: int, count: int) -> np.ndarray:
+    """Numbers that differ by request, member and place: of a completion's first `count` tokens."""
+    start = derive(seed, index, 1) % 1000
+    made: np.ndarray = -((np.arange(count) + start) % 1000 + 1).astype(np.float32) / np.float32(1000.0)
     return made

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from areal_core.data import WeightVersion
 from areal_core.errors import CheckpointError
 from areal_core.pipeline import checkpoint
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition
+from areal_plugins.testing.sim.groups import versions
 from areal_plugins.testing.sim.history import DEPTH
 from areal_plugins.testing.sim.setting import latest
 
@@ -49,6 +51,7 @@ class Directory:
     def _complete(self, state: PipelineState) -> None:
         """All that was drawn is in the checkpoint, trained on, or dropped."""
         held = {group.sequence for group in state.buffered} | {sequence for sequence, _ in state.under_way}
+        self._partial(state)
         dropped = self._watch.dropped(state.tally, state.step)
         sequences = self._history.sequences.items()
         recent = {sequence for step, groups in sequences if step <= state.step for sequence in groups}
@@ -62,12 +65,27 @@ class Directory:
                 f" {trained} were trained on and {dropped} dropped",
             )
 
-    def examine(self, folder: Path, killed: bool, keep: int) -> int:
-        """All of it after a life; the last step that it holds. A kill may leave one step without its groups."""
+    def _partial(self, state: PipelineState) -> None:
+        """What was drawn so far is of groups under way, by weights that a resume has or that are older."""
+        self._watch.most["partial groups"] = max(self._watch.most["partial groups"], len(state.partial))
+        under_way, last = dict(state.under_way), WeightVersion(state.incarnation, state.step)
+        for group in state.partial:
+            if under_way.get(group.sequence) != group.task:
+                self._fail("groups-whole", f"the checkpoint of step {state.step} has a part of group {group.sequence}")
+            if late := [version for version in versions(group) if version > last]:
+                self._fail("incarnation", f"the checkpoint of step {state.step} has tokens of {late[0]}")
+
+    def examine(self, folder: Path, killed: bool, full: bool, keep: int) -> int:
+        """All of it after a life; the last step that it holds.
+
+        A kill may leave one step without its groups, a disk that is `full` every step since the last checkpoint.
+        """
         self._checkpoints(folder, killed, keep)
-        steps = [line["step"] for line in _lines(folder / "metrics.jsonl", killed)]
+        steps = [line["step"] for line in _lines(folder / "metrics.jsonl", killed or full)]
         if steps != list(range(1, len(steps) + 1)):
             self._fail("files", f"metrics.jsonl has the steps {steps}")
+        if full:
+            return len(steps)
         self._trajectories(folder, killed, len(steps))
         timings = [line["step"] for line in _lines(folder / "timings.jsonl", killed)]
         evaluations = [line["step"] for line in _lines(folder / "evaluations.jsonl", killed)]

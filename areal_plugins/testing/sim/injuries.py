@@ -11,14 +11,11 @@ from areal_core.pipeline.health import manner
 from areal_core.pipeline.weights import PREPARE_TRIES
 from areal_plugins.testing.sim.schedule import Schedule
 
-HARMLESS = frozenset({"run_group", "generate", "stats", "size", "discard", "release"})
+HARMLESS = frozenset({"run_group", "generate", "partial", "health", "stats", "size", "discard", "release"})
 """Calls that may raise without any harm to the worker."""
 
-LAST = frozenset({"save_model", "save_state"})
+LAST = frozenset({"save_model", "save_state", "written"})
 """Calls that may fail everywhere but after the last step."""
-
-TRAINING = frozenset({"train", "publish"})
-"""Calls whose errors are the trainer's own, and end the run."""
 
 TOLD = "told to fail"
 """What a mock says that its part of the spec has raise."""
@@ -82,7 +79,7 @@ class Injuries:
 
     def excuse(self, failure: RunFailed, started: bool, last: bool, alone: bool) -> bool:
         """Whether a run may fail of this. `started`: its workers served; `last`: no step was left to do; `alone`: a
-        worker that was lost had no peers."""
+        worker that was lost, or raised, had no peers."""
         cause = None if self._calm else failure.__cause__
         match cause:
             case WorkerLost() if not self._served(cause.worker, started):
@@ -92,20 +89,20 @@ class Injuries:
             case TooManyFailed():
                 return self._share * WINDOW < cause.failed <= self._failed
             case RemoteError():
-                return self._raised(cause, started, last)
+                return self._raised(cause, started, last, alone)
             case OSError():
                 return self.disk and last and "injected" in str(cause)
         return False
 
-    def _raised(self, error: RemoteError, started: bool, last: bool) -> bool:
+    def _raised(self, error: RemoteError, started: bool, last: bool, alone: bool) -> bool:
         name, method = _group(error.worker), error.method
-        if method == "written":  # beside the training, a checkpoint that cannot be written is no failure
-            return self.disk and last and "(injected)" in str(error)
+        if "No space left" in str(error):  # beside the training, a checkpoint that cannot be written is no failure
+            return self.disk and (not self._served(name, started) or (method in LAST and last))
         if f"injected: {method} " not in str(error) and TOLD not in str(error):
             return False
-        if not self._served(name, started) or method in TRAINING:
+        if not self._served(name, started):
             return True
-        return (method in LAST and last) or (method == "prepare" and self._fetches[name] >= PREPARE_TRIES)
+        return (method in LAST and last) or (method == "prepare" and alone and self._fetches[name] >= PREPARE_TRIES)
 
     def _served(self, name: str, started: bool) -> bool:
         """Whether a worker had begun to serve; a debug run brings up new ones after each checkpoint."""

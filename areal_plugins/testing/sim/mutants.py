@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "deadlines are not looked at when a batch is taken",
         "staleness",
-        "return self.bound.drop or self._feasible()",
+        "return self.bound.drop or self._feasible(self.bound.groups, self.step)",
         "return True",
     ),
     Mutant(
@@ -73,6 +73,12 @@ MUTANTS = (
         "train",
         "for sequence, task in self._state.under_way:",
         "for sequence, task in ():",
+    ),
+    Mutant(
+        "a group that goes on after a resume counts as if it began anew",
+        "staleness",
+        "self._run(sequence, self.deadline(oldest))",
+        "self._run(sequence, self.committed + self.bound.max_staleness)",
     ),
     Mutant(
         "a resume forgets what was buffered",
@@ -95,14 +101,14 @@ MUTANTS = (
     Mutant(
         "a restarted engine serves before it has the weights",
         "weights",
-        "                    await self._take_in(seat, offer)\n",
-        "                    pass\n",
+        "                await self._offer_to(seat, offer)\n",
+        "                seat.ready = True\n",
     ),
     Mutant(
         "a version counts as served before any engine has fetched it",
         "weights",
-        "            began, self._coming = self._trace.now(), offer\n",
-        "            began, self._coming = self._trace.now(), offer\n            self._told(offer.version)\n",
+        "        began, self._coming = self._trace.now(), offer\n",
+        "        began, self._coming = self._trace.now(), offer\n        self._told(offer.version)\n",
     ),
     Mutant(
         "an engine whose swap failed goes on serving",
@@ -125,7 +131,7 @@ MUTANTS = (
     Mutant(
         "a lost trainer's files are not taken back",
         "opening",
-        "    run.directory.rewind(state.step)\n",
+        "    await asyncio.to_thread(run.directory.rewind, state.step)\n",
         "",
     ),
     Mutant(
@@ -141,6 +147,12 @@ MUTANTS = (
         "                    lost = await asyncio.Event().wait()\n",
     ),
     Mutant(
+        "groups of an engine whose machine is gone are not taken back",
+        "dispatch",
+        "            lent.reschedule(loop.time() + self._patience.grace)\n",
+        "",
+    ),
+    Mutant(
         "a checkpoint does not hold what is under way",
         "checkpoint",
         '"under_way": [[sequence, asdict(task)] for sequence, task in state.under_way],',
@@ -149,8 +161,8 @@ MUTANTS = (
     Mutant(
         "lines after the step of a resume stay in the files",
         "rundir",
-        'kept = [line for line in whole if step is None or json.loads(line)["step"] <= step]',
-        "kept = list(whole)",
+        "        if _stepped(line).step > step:\n",
+        "        if False:\n",
     ),
     Mutant(
         "older checkpoints go before the new one has its name",

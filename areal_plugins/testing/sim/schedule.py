@@ -15,7 +15,7 @@ MishapKind = Literal["die", "hang", "zombie", "late", "slow", "jump", "disk-full
 `die`: a worker ends. `hang`: it falls silent, is given up after the heartbeat's time-out, and killed.
 `zombie`: the same, but nobody can kill it; it wakes up later and goes on with what it was told. `late`: it is
 silent, and answers again before it is given up. `slow`: all it does takes longer for a while. `jump`: the clock
-jumps. `disk-full`: nothing can be written to checkpoints for a while. `stop`: somebody asks the run to stop.
+jumps. `disk-full`: nothing can be written for a while. `stop`: somebody asks the run to stop.
 """
 
 StrikeKind = Literal["raise", "raise-after", "die", "die-after", "late", "twice", "explode"]
@@ -87,7 +87,7 @@ STRIKES: dict[str, tuple[StrikeKind, ...]] = {
     "commit": ("raise", "raise-after", "die", "die-after", "late"),
     "train": ("raise", "die", "die-after", "late"),
     "publish": ("raise", "die", "die-after", "late"),
-    "release": ("late", "die"),
+    "release": ("raise", "late", "die"),
     "save_model": ("raise", "die", "die-after", "late"),
     "save_state": ("raise", "die", "late"),
     "load_state": ("die", "late"),
@@ -100,6 +100,14 @@ STRIKES: dict[str, tuple[StrikeKind, ...]] = {
 }
 """How calls of each method may go wrong."""
 
+LATER: dict[str, tuple[StrikeKind, ...]] = {
+    "materialize": ("raise", "die", "die-after", "late"),
+    "written": ("raise", "raise-after", "die", "die-after", "late"),
+    "health": ("raise", "die", "late"),
+    "partial": ("raise", "die", "late"),
+}
+"""The same, of methods that seeds came to strike later: these draw from a stream of their own."""
+
 
 def draw(seed: int) -> Schedule:
     """The schedule of `seed`, the same for ever."""
@@ -110,7 +118,7 @@ def draw(seed: int) -> Schedule:
         seed=seed,
         spec=spec,
         mishaps=() if calm else _mishaps(random, spec),
-        strikes=() if calm else _strikes(random),
+        strikes=() if calm else (*_strikes(random), *_later_strikes(Random(seed ^ 0x1A7E))),
         kills=() if calm else _kills(random),
         debug=random.random() < 0.15,
         calm=calm and not faulty(spec),
@@ -295,7 +303,7 @@ def _mishap(random: Random, heartbeat: float) -> Mishap:
     role = random.choices(ROLES, (6, 4, 1))[0]
     seconds = {
         "late": heartbeat * random.uniform(0.1, 0.95),
-        "zombie": heartbeat + random.expovariate(1 / 30.0),
+        "zombie": heartbeat * (1.0 + random.expovariate(0.3)),
         "slow": random.uniform(5.0, 60.0),
         "jump": random.uniform(60.0, 600.0),
         "disk-full": random.uniform(1.0, 20.0),
@@ -312,6 +320,16 @@ def _strike(random: Random) -> Strike:
     method = random.choice(often) if random.random() < 0.6 else random.choice(tuple(STRIKES))
     call = int(60 ** random.random())
     return Strike(method, call, random.choice(STRIKES[method]), seconds=random.uniform(1.0, 30.0))
+
+
+def _later_strikes(random: Random) -> tuple[Strike, ...]:
+    """So that whatever else befalls a seed stays as it was."""
+    methods = random.choices(tuple(LATER), k=random.choice((0, 0, 1, 2, 3)))
+    most = {"materialize": 2, "written": 8, "health": 60, "partial": 12}
+    return tuple(
+        Strike(method, random.randint(1, most[method]), random.choice(LATER[method]), seconds=random.uniform(1.0, 30.0))
+        for method in methods
+    )
 
 
 def _kills(random: Random) -> tuple[Kill, ...]:
@@ -331,5 +349,6 @@ def _latency(random: Random) -> dict[str, float]:
     shortest = {
         "start": 1.0, "setup": 0.2, "train": 0.3, "publish": 0.05, "prepare": 0.1, "commit": 0.03, "run_group": 0.005,
         "save_model": 0.2, "save_state": 0.1, "load_state": 0.2, "stats": 0.01, "generate": 0.002, "release": 0.02,
+        "partial": 0.1,
     }  # fmt: skip
     return {method: seconds * slow for method, seconds in shortest.items()}

@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
 from attrs import frozen
 
-from areal_core.data import WeightVersion
+from areal_core.data import Trajectory, WeightVersion
 from areal_core.pipeline.compose import Composition
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.events import Event
 from areal_core.pipeline.metrics import Tally
 from areal_core.pipeline.recovery import LOST, RELOAD
 from areal_core.workers.plans import GroupOrder, GroupResult
+from areal_core.workers.seeds import derive
+from areal_plugins.testing.mocks.engine import drawn_logprobs, spell
 from areal_plugins.testing.sim.directory import Directory
 from areal_plugins.testing.sim.groups import Groups, versions
 from areal_plugins.testing.sim.history import History
@@ -31,6 +34,12 @@ from areal_plugins.testing.sim.wires import SimWorker
 
 EVERY = 200
 """Events between two looks at what is dear to count."""
+
+OFTEN = 20
+"""Events between two looks at what is less dear."""
+
+SLACK = 5.0
+"""Seconds that what is due may take, such as a clock that jumps has brought."""
 
 
 @frozen
@@ -58,6 +67,7 @@ class Watch:
         self._patience, self._judge = patience, judge
         self._controller: Controller | None = None
         self._mark: tuple[Any, ...] = ()
+        self._late: dict[tuple[str, str], float] = {}
         self._composition: Composition | None = None
         self._clock: Callable[[], float] = _zero
 
@@ -66,7 +76,7 @@ class Watch:
     def begin(self, controller: Controller, composition: Composition, loop: asyncio.AbstractEventLoop) -> None:
         """A life begins, from the controller's own state."""
         self._controller, self._composition, self._clock = controller, composition, loop.time
-        self._moved, self._mark = 0.0, ()
+        self._moved, self._mark, self._late = 0.0, (), {}
         self._groups.begin()
         self._stand(controller)
 
@@ -146,6 +156,8 @@ class Watch:
         if self.looks % EVERY == 0:
             self._sizes(controller)
             self._progress(controller)
+        if self.looks % OFTEN == 0:
+            self._taken_back(controller)
         if self.broken is not None:
             raise self.broken
 
@@ -188,6 +200,19 @@ class Watch:
             from areal_plugins.testing.clock import _waiting
 
             self.fail("progress", f"nothing has come to an end for {now - self._moved:.0f} s; waiting in {_waiting()}")
+
+    def _taken_back(self, controller: Controller) -> None:
+        """Nobody waits for groups of an engine that was given up long ago."""
+        assert self._composition is not None
+        now, limit = self._clock(), self._composition.experiment.stages[0].spec.supervision.heartbeat_timeout
+        workers: list[Any] = [seat.held for seat in controller._crew.rollouts.seats if seat.held is not None]
+        used = ((worker.name, engine) for worker in workers for engine, groups in worker.uses.items() if groups)
+        known = ((name, self.engines[engine]) for name, engine in used if engine in self.engines)
+        late = [(name, engine.address) for name, engine in known if now - engine.lost_at > limit]
+        self._late = {pair: self._late.get(pair, now) for pair in late}
+        for (name, address), since in self._late.items():
+            if now - since > SLACK:
+                self.fail("taken-back", f"{name} is waited for, which waits for {address}, which was given up long ago")
 
     # --- what others see -------------------------------------------------------------------------------
 
@@ -232,8 +257,22 @@ class Watch:
         group, engine = result.group, self.engines.get(order.engine)
         if [trajectory.member for trajectory in group] != list(order.members):
             self.fail("groups-whole", f"group {group.sequence} came back with other members than were ordered")
-        if engine is not None and not {version.code for version in versions(group)} <= engine.served:
+        begun = set() if order.begun is None else {version.code for version in versions(order.begun)}
+        self.events["continued"] += order.begun is not None
+        if engine is not None and not {version.code for version in versions(group)} <= engine.served | begun:
             self.fail("version-given", f"group {group.sequence} has tokens of versions that {engine.name} never had")
+        if order.mode == "generate":
+            for trajectory in group:
+                self._sampled(order, trajectory)
+
+    def _sampled(self, order: GroupOrder, trajectory: Trajectory) -> None:
+        """Its tokens are those that the mocks draw from its stream, one after the other, however often they began."""
+        drawn = {name: column[trajectory.prompt_length :] for name, column in trajectory.columns.items()}
+        tokens, seed = drawn["tokens"], derive(order.seed, order.members[0], 0)
+        expected = drawn_logprobs(seed, trajectory.member - order.members[0], len(tokens))
+        spelt = tokens - spell(0) == WeightVersion.steps_of(drawn["versions"])
+        if not spelt.all() or not np.array_equal(drawn["logprobs"], expected):
+            self.fail("tokens-sampled", f"group {order.sequence} has tokens that were not drawn as they are recorded")
 
 
 def _zero() -> float:

@@ -3,13 +3,14 @@
 What a handle may deliver is what those of processes deliver: a call is answered once at most, since answers
 are matched to calls and one to a call that was given up is dropped; once a worker is lost every call under way
 fails, and so does every later one. But a worker that is lost may not be dead: a *zombie* goes on with what it
-was told, and what it does to files, engines and weights is real. Answers that come twice reach nobody but
-the readers of streams.
+was told, and what it does to files, engines and weights is real. Its peers' connections stay open, as those to a
+machine that is out of reach do. Answers that come twice reach nobody but the readers of streams.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -23,6 +24,7 @@ from areal_core.data import WeightVersion
 from areal_core.errors import Remote, RemoteError, WorkerLost
 from areal_plugins import ExecutorCapabilities, ExecutorDescriptor, hookimpl
 from areal_plugins.builtin.executors.inline import InlineExecutor, InlinePeer, InlineWorker
+from areal_plugins.testing.sim.injuries import TOLD
 from areal_plugins.testing.sim.schedule import Strike
 
 T = TypeVar("T")
@@ -130,7 +132,10 @@ class SimExecutor(InlineExecutor):
 
 
 class SimWorker:
-    """The controller's handle. `serves` is the version that an engine has, `offered` those that it was given."""
+    """The controller's handle. `serves` is the version that an engine has, `offered` those that it was given.
+
+    `uses` are the engines, by address, of the groups for which the controller waits, `lost_at` when it was given up.
+    """
 
     pid: int | None = None
 
@@ -142,6 +147,8 @@ class SimWorker:
         self.serves: WeightVersion | None = None
         self.offered: set[WeightVersion] = set()
         self.served: set[int] = set()
+        self.uses: Counter[str] = Counter()
+        self.lost_at = inf
         self._out_of_reach = False
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         inner._host.gone.add_done_callback(lambda gone: self._gone(gone.result(), buried))
@@ -152,8 +159,13 @@ class SimWorker:
         return not self._lost.done()
 
     async def call(self, method: str, *args: Any, timeout: float | None = None) -> Any:
-        async with asyncio.timeout(timeout):
-            return await self._answered(self._perform(method, args))
+        engine = args[0].engine if method == "run_group" else ""
+        self.uses[engine] += 1
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._answered(self._perform(method, args))
+        finally:
+            self.uses[engine] -= 1
 
     def stream(self, method: str, *args: Any) -> AsyncIterator[Any]:
         return self.inner.stream(method, *args)
@@ -187,10 +199,8 @@ class SimWorker:
         self.line.silent, self._out_of_reach = True, out_of_reach
 
     def give_up(self, reason: str, kill: bool = False) -> None:
-        """Nobody waits for it any more: what it may still say is not heard."""
-        if not self._lost.done():
-            self._lost.set_result(reason)
-        self.line.cut()
+        """The controller waits for it no more: what it may still say is not heard."""
+        self._lose(reason)
         if kill:
             self.inner.kill()
 
@@ -202,9 +212,13 @@ class SimWorker:
         """Be as fast as before."""
         self.slow = 1.0
 
-    def _gone(self, reason: str, buried: Any) -> None:
+    def _lose(self, reason: str) -> None:
         if not self._lost.done():
             self._lost.set_result(reason)
+            self.lost_at = asyncio.get_running_loop().time()
+
+    def _gone(self, reason: str, buried: Any) -> None:
+        self._lose(reason)
         self.line.cut()
         self.line.speak()
         buried(self)
@@ -236,7 +250,8 @@ class SimWorker:
         try:
             result = await self.inner.call(method, *args)
         except RemoteError as error:
-            self._fate.hurt(self.name, f"{method} fails: {error.error.text}", method)
+            if TOLD in error.error.text:  # else it refuses what it was given
+                self._fate.hurt(self.name, f"{method} fails: {error.error.text}", method)
             raise
         self._fate.did(self, method, args, result)
         self._fail(method, kind, "raise-after", "die-after")

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from areal_core.errors import RunFailed, WorkerLost
+from areal_core.errors import RemoteError, RunFailed, WorkerLost
 from areal_core.pipeline.compose import compose
 from areal_core.pipeline.controller import Controller
 from areal_core.pipeline.evaluate import recorded
@@ -193,7 +193,7 @@ class World:
                 life.stop()
             case "disk-full":
                 self.watch.note(f"! the disk is full for {mishap.seconds:.0f} s")
-                life.disk.full = True
+                life.disk.fill()
                 self.injuries.disk = True
                 loop.call_later(mishap.seconds, life.disk.drain)
             case _:
@@ -266,7 +266,8 @@ class _Life:
             self._dispose()
         if end in ("done", "stopped", "failed"):
             self._ended_well(end)
-        last = self._watch.directory.examine(self._folder, end == "killed", self._keep) if self._folder.exists() else 0
+        killed, full, directory = end == "killed", self.disk.full, self._watch.directory
+        last = directory.examine(self._folder, killed, full, self._keep) if self._folder.exists() else 0
         self._watch.note(f"--- {end} at step {last}")
         return end
 
@@ -290,13 +291,15 @@ class _Life:
         controller, cause = self._controller, failure.__cause__
         assert controller is not None
         last = controller._run.events.step == self._composition.steps
-        alone = not isinstance(cause, WorkerLost) or self._alone(controller, cause.worker)
+        alone = not isinstance(cause, RemoteError | WorkerLost) or self._alone(controller, cause)
         return self._world.injuries.excuse(failure, self._started, last, alone)
 
-    def _alone(self, controller: Controller, worker: str) -> bool:
-        """Whether nobody else does what a worker did."""
+    def _alone(self, controller: Controller, cause: RemoteError | WorkerLost) -> bool:
+        """Whether nobody else does what a worker did: where one raised, those do not that are being replaced."""
         pools = (controller._crew.engines, controller._crew.rollouts)
-        return all(len(pool.seats) == 1 for pool in pools if any(seat.name == worker for seat in pool.seats))
+        pool = next((pool for pool in pools if any(seat.name == cause.worker for seat in pool.seats)), None)
+        others = [seat for seat in pool.seats if seat.name != cause.worker] if pool else []
+        return not any(seat.ready for seat in others) if isinstance(cause, RemoteError) else not others
 
     async def _main(self) -> str:
         wires.fate.set(self._world)

@@ -1,7 +1,7 @@
 """Where a run can go on from: `checkpoints/step-N/`, written beside the run and then renamed.
 
 At its top a Hugging Face directory, for anyone; in `trainer/` what the trainer needs beside it; in
-`pipeline.json` and `buffer.npz` the counters, the finished groups and the ones under way; in
+`pipeline.json` and `buffer.npz` the counters, the finished groups and the ones under way, as far as they were; in
 `manifest.json` what all of these are, so that damage is found when it is read.
 
 A crash at any moment leaves the last whole one: everything is on disk before the name `step-N` is,
@@ -11,10 +11,12 @@ and that name before anything older goes.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,10 @@ from areal_core.pipeline.columns import pack, unpack
 from areal_core.pipeline.metrics import Dropped, Tally, Totals, Watch
 from areal_core.pipeline.tasks import Drawn
 
-FORMAT = 2
+FORMAT = 3
+READS = (2, 3)
+"""The formats that can be gone on from. 2 has no partial groups."""
+
 # What a save that was broken off leaves behind its name: one half-written, one being replaced, one being removed.
 _FRESH, _OLD, _GONE = ".new", ".old", ".gone"
 _NAME = re.compile(rf"step-(\d+)|\.step-(\d+)\{_OLD}")
@@ -39,11 +44,12 @@ _STATE, _BUFFER, _TRAINER = "pipeline.json", "buffer.npz", "trainer"
 class PipelineState:
     """All of a run that is not the trainer's: enough to continue the same sequence of groups and steps.
 
-    `buffered` groups are finished and not trained on; `under_way` are those whose rollout begins
-    anew, by sequence. `scores` are the evaluations so far, as (step, figures). `model` is the directory
-    that the run began with, where that was not the spec's model. `filtered` groups in a row were not worth
-    training on; `recent` says of the last groups which failed; `alarms` are the alarms' running means, and
-    which of them are raised, by figure. `norms` are the recent gradients'.
+    `buffered` groups are finished and not trained on; `under_way` are the others that were admitted, by sequence:
+    they go on from what was drawn of them (see `workers.partial`), where `partial` has it, and else begin anew.
+    `scores` are the evaluations so far, as (step, figures). `model` is the directory that the run began with, where
+    that was not the spec's model. `filtered` groups in a row were not worth training on; `recent` says of the last
+    groups which failed; `alarms` are the alarms' running means, and which of them are raised, by figure. `norms`
+    are the recent gradients'.
     """
 
     step: int = 0
@@ -52,6 +58,7 @@ class PipelineState:
     drawn: Drawn = Drawn()
     buffered: tuple[TrajectoryGroup, ...] = ()
     under_way: tuple[tuple[int, TaskRef], ...] = ()
+    partial: tuple[TrajectoryGroup, ...] = ()
     tally: Tally = field(factory=Tally)
     scores: tuple[tuple[int, Mapping[str, float]], ...] = ()
     elapsed: float = 0.0
@@ -68,7 +75,7 @@ def begin(folder: Path, step: int) -> Path:
         if not (named := folder / old.name[1 : -len(_OLD)]).exists():
             old.rename(named)
     for left_over in sorted(folder.glob(".step-*")):
-        shutil.rmtree(left_over)
+        _discard(left_over)
     fresh = folder / f".step-{step}{_FRESH}"
     try:
         (fresh / _TRAINER).mkdir(parents=True)
@@ -80,7 +87,7 @@ def begin(folder: Path, step: int) -> Path:
 
 def finish(fresh: Path, state: PipelineState, identity: Mapping[str, Any], keep: int) -> Path:
     """Complete what the trainer has written to `fresh`, name it `step-N`, and remove all but the newest `keep`."""
-    arrays, described = pack(state.buffered)
+    arrays, described = pack((*state.buffered, *state.partial))
     np.savez(fresh / _BUFFER, **arrays)  # type: ignore[arg-type]  # numpy's stub takes no keyword arrays
     data = _encode(state, described) | {"format": FORMAT, "identity": dict(identity)}
     (fresh / _STATE).write_text(json.dumps(data, ensure_ascii=False, indent=1), encoding="utf-8")
@@ -162,8 +169,8 @@ def abandon(folder: Path, step: int, damaged: Iterable[CheckpointError] = ()) ->
     for path in _found(folder, after=step):
         whole = not any(file.is_relative_to(path) for file in broken)
         aside = folder / f"{'abandoned' if whole else 'damaged'}-step-{_step(path)}"
-        if aside.exists():
-            shutil.rmtree(aside)
+        if os.path.lexists(aside):
+            _discard(aside)
         path.rename(aside)
 
 
@@ -181,8 +188,9 @@ def read(checkpoint: Path, identity: Mapping[str, Any]) -> PipelineState:
     """
     try:
         data = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
-        if data["format"] != FORMAT:
-            raise CheckpointError(str(checkpoint), f"has format {data['format']}; this release reads {FORMAT}")
+        if data["format"] not in READS:
+            known = " and ".join(map(str, READS))
+            raise CheckpointError(str(checkpoint), f"has format {data['format']}; this release reads {known}")
         _compare(checkpoint, data["identity"], identity)
         with np.load(checkpoint / _BUFFER, allow_pickle=False) as arrays:
             return _decode(data, arrays)
@@ -203,7 +211,16 @@ def _prune(newest: Path, step: int, keep: int) -> None:
 
 def _remove(path: Path) -> None:
     """As far as it can be; the next save tries again."""
-    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        _discard(path, ignore_errors=True)
+
+
+def _discard(path: Path, ignore_errors: bool = False) -> None:
+    """Remove a directory, or whatever is in its place: one that was moved elsewhere is left alone behind its link."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(path, ignore_errors)
 
 
 def _damage(path: Path) -> CheckpointError | None:
@@ -235,7 +252,8 @@ def _compare(checkpoint: Path, theirs: Mapping[str, Any], mine: Mapping[str, Any
             )
 
 
-def _encode(state: PipelineState, buffered: list[dict[str, Any]]) -> dict[str, Any]:
+def _encode(state: PipelineState, described: list[dict[str, Any]]) -> dict[str, Any]:
+    finished = len(state.buffered)
     return {
         "step": state.step,
         "incarnation": state.incarnation,
@@ -251,17 +269,21 @@ def _encode(state: PipelineState, buffered: list[dict[str, Any]]) -> dict[str, A
         "recent": state.recent,
         "alarms": {figure: asdict(watch) for figure, watch in state.alarms.items()},
         "norms": state.norms,
-        "buffered": buffered,
+        "buffered": described[:finished],
+        "partial": described[finished:],
     }
 
 
 def _decode(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> PipelineState:
+    finished = len(data["buffered"])
+    groups = tuple(unpack([*data["buffered"], *data.get("partial", ())], arrays))
     return PipelineState(
         step=data["step"],
         incarnation=data["incarnation"],
         stage=data["stage"],
         drawn=Drawn(**data["drawn"]),
-        buffered=tuple(unpack(data["buffered"], arrays)),
+        buffered=groups[:finished],
+        partial=groups[finished:],
         under_way=tuple((sequence, TaskRef(**task)) for sequence, task in data["under_way"]),
         tally=Tally(Totals(**data["totals"]), {cause: Dropped(**counts) for cause, counts in data["dropped"].items()}),
         scores=tuple((step, figures) for step, figures in data["scores"]),

@@ -78,7 +78,7 @@ class Composition:
     debug: bool
     stages: tuple[StageProgram, ...]
     route: Route
-    trainers: Callable[[int], tuple[WorkerSpec, ...]]
+    trainers: Callable[[], tuple[WorkerSpec, ...]]
     engine: Callable[[int], WorkerSpec]
     engines: tuple[WorkerSpec, ...]
     rollouts: tuple[WorkerSpec, ...]
@@ -319,15 +319,16 @@ class _Workers:
         computing = len(self._trainers) + len(self._engines) if executor.processes else 1
         self._threads = 1 if debug else max(1, cores() // computing)
 
-    def trainers(self, life: int) -> tuple[WorkerSpec, ...]:
-        """One a rank; the group's n-th life meets at a place of its own."""
+    def trainers(self) -> tuple[WorkerSpec, ...]:
+        """One a rank; each time with another place to meet."""
         size = len(self._trainers)
+        meeting = f"file://{self._work}/trainer-{os.urandom(8).hex()}.meeting" if size > 1 else ""
         places = [self._place(slot, rank, size) for rank, slot in enumerate(self._trainers)]
         return tuple(
             self._worker(
                 slot.name,
                 "trainer",
-                evolve(place, rendezvous=self._meeting(size, life)),
+                evolve(place, rendezvous=meeting),
                 self._spec.training.python,
             )
             for slot, place in zip(self._trainers, places, strict=True)
@@ -357,9 +358,6 @@ class _Workers:
     def rollouts(self) -> tuple[WorkerSpec, ...]:
         slots = layout.rollouts(self._spec)
         return tuple(WorkerSpec(slot.name, "rollout", Place(), resources={"cpu": 1}) for slot in slots)
-
-    def _meeting(self, size: int, life: int) -> str:
-        return f"file://{self._work}/trainer-{life}.meeting" if size > 1 else ""
 
     def _place(self, slot: Slot, rank: int = 0, size: int = 1) -> Place:
         return Place(

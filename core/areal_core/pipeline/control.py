@@ -104,7 +104,7 @@ async def _wire(folder: Path) -> tuple[Wire, bytes]:
         raise InputError(str(folder / FILE), "cannot be read: the run belongs to another user") from None
     except ConnectionError:
         raise InputError(str(folder), "its run has ended without notice", way_out) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError) as error:
         problem = f"does not say where the run is: {type(error).__name__}: {error}"
         raise InputError(str(folder / FILE), problem, "stop the run, and go on with it by run --resume") from error
 

@@ -6,6 +6,7 @@ import asyncio
 import shlex
 import traceback
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.elastic import Elastic
 from areal_core.pipeline.evaluate import Evaluator, first_and_last
 from areal_core.pipeline.evaluations import Evaluations
-from areal_core.pipeline.heap import seldom_searched
+from areal_core.pipeline.garbage import seldom_searched
 from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.recovery import LOST, RELOAD, Recovery, Setback
 from areal_core.pipeline.run import Watcher
@@ -75,20 +76,16 @@ class Controller:
             supervise.persistence(supervision), supervise.checkup(supervision, run.events, composition.debug),
         )  # fmt: skip
         self._crew = Crew(
-            composition, self._executor, self._supervisor, run.condition, lambda seat: self._weights.join(seat)
+            composition, self._executor, self._supervisor, run.condition, lambda *engine: self._weights.join(*engine)
         )
         self._weights = Weights(
             self._crew.trainer, self._crew.engines, composition.route, run.background, run.condition, run.events,
             run.trace, self._committed, supervision.update_timeout,
         )  # fmt: skip
         self._recovery = Recovery(
-            self._crew.trainer,
-            self._weights,
-            supervise.persistence(supervision),
-            run.events,
-            self._supervisor.mourn,
-            supervision.max_reloads,
-        )
+            self._crew.trainer, self._weights, supervise.persistence(supervision), run.events,
+            self._supervisor.mourn, supervision.max_reloads,
+        )  # fmt: skip
         self._dispatcher = Dispatcher(
             self._crew.engines,
             self._crew.rollouts,
@@ -107,7 +104,7 @@ class Controller:
         self._between: PipelineState | None = None
         self._attending: asyncio.Task[None] | None = None
         keep = composition.experiment.stages[0].spec.checkpoint.keep
-        self._saver = Saver(run, self._crew.trainer, composition.identity(), keep, resume)
+        self._saver = Saver(run, self._crew, composition.identity(), keep, resume)
 
     def stop(self, reason: str) -> None:
         """End after the step that is being trained, with a checkpoint."""
@@ -193,7 +190,7 @@ class Controller:
             stage.discard(setback.cause, kept={group.sequence for group in state.buffered})
         run.tally.totals.restarts += setback.cause == LOST
         run.tally.totals.reloads += setback.cause == RELOAD
-        dropped = rewind(run, self._state, damaged, setback.cause)
+        dropped = await rewind(run, self._state, damaged, setback.cause)
         self._evaluations.go_back(state.step)
         await self._weights.forget()
         self._recovery.went_back(setback, lost, self._state, dropped)
@@ -296,9 +293,13 @@ class Controller:
         await self._saver.save_beside(self._evaluations.within(self._state))
         await self._saver.settled()
         await self._now.close("checkpoint")
-        await self._run.stop.race(self._crew.renew(WeightVersion(self._state.incarnation, self._state.step)))
+        await self._run.stop.race(self._renew(WeightVersion(self._state.incarnation, self._state.step)))
         if self._state.step < program.last:
             await self._enter(program)
+
+    async def _renew(self, version: WeightVersion) -> None:
+        """Have fresh engines and rollout workers; where the trainer is lost meanwhile they come all the same."""
+        await asyncio.shield(self._lasting.spawn(self._crew.renew(version)))
 
     async def _rest(self) -> None:
         await self._run.stop.race(self._now.catch_up())
@@ -332,7 +333,7 @@ class Controller:
         """
         state, sound = self._between, self._weights.sound
         if self._stage is not None:
-            state, sound = self._stage.state(), sound and self._stage.sound
+            state, sound = await self._saver.with_partial(self._stage.state()), sound and self._stage.sound
             await self._stage.close("stopped")
         if state is None or not sound or self._crew.trainer.broken or (self._stage is None and state.step == 0):
             return
@@ -388,12 +389,13 @@ class Controller:
 
     async def _close(self) -> None:
         run = self._run
-        await self._lasting.cancel()
-        await run.background.cancel()
-        await self._executor.close()
-        await asyncio.to_thread(run.observers.close, OBSERVERS_GRACE)
-        run.trace.close()
-        run.directory.close()
+        async with AsyncExitStack() as ending:  # from the last to the first, whichever of them fails
+            ending.callback(run.directory.close)
+            ending.callback(run.trace.close)
+            ending.push_async_callback(asyncio.to_thread, run.observers.close, OBSERVERS_GRACE)
+            ending.push_async_callback(self._executor.close)
+            ending.push_async_callback(run.background.cancel)
+            ending.push_async_callback(self._lasting.cancel)
 
 
 def _text(error: BaseException) -> str:

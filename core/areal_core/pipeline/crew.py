@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from areal_core.data import WeightVersion
@@ -10,23 +11,28 @@ from areal_core.errors import RemoteError, WorkerLost
 from areal_core.pipeline.background import together
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.condition import Condition
+from areal_core.pipeline.health import HUNG
 from areal_core.pipeline.pool import Pool, Seat
-from areal_core.pipeline.supervise import GRACE, Bring, Supervisor
+from areal_core.pipeline.supervise import GRACE, Supervisor
 from areal_core.pipeline.tasks import Source
 from areal_core.protocols import Executor
 from areal_core.workers.group import WorkerGroup
 from areal_core.workers.plans import EnvironmentPlan
+
+Join = Callable[[Seat, float], Awaitable[None]]
+"""Lets an engine that is set up serve; raises TimeoutError where that takes more than so many seconds."""
 
 
 class Crew:
     """The trainer's ranks, the engines and the rollout workers."""
 
     def __init__(
-        self, composition: Composition, executor: Executor, supervisor: Supervisor, condition: Condition, join: Bring
+        self, composition: Composition, executor: Executor, supervisor: Supervisor, condition: Condition, join: Join
     ) -> None:
         """`join` lets an engine that is set up serve, the first time and whenever it was restarted."""
         self._composition, self._supervisor, self._condition, self._join = composition, supervisor, condition, join
         supervision = composition.experiment.stages[0].spec.supervision
+        self._limit = supervision.start_timeout
         self.trainer = WorkerGroup("trainer", executor, composition.trainers, supervision.train_timeout)
         self.engines = Pool(composition.engines, condition, whole=composition.route.collective)
         self.rollouts = Pool(composition.rollouts, condition)
@@ -58,7 +64,7 @@ class Crew:
         """
         try:
             await self._bring_trainer()
-        except RemoteError as error:
+        except (RemoteError, OSError) as error:
             self.trainer.kill(f"it did not come back: {error}")
             raise WorkerLost(self.trainer.name, str(error)) from error
 
@@ -134,8 +140,9 @@ class Crew:
         await self.trainer.call_each("setup", [(plan(rank.spec, self._directory),) for rank in self.trainer.ranks])
 
     async def _bring_engine(self, seat: Seat) -> None:
-        await seat.worker.call("setup", self._composition.engine_plan(seat.spec, self._directory, self._version))
-        await self._join(seat)
+        plan = self._composition.engine_plan(seat.spec, self._directory, self._version)
+        await seat.worker.call("setup", plan, timeout=self._limit)
+        await self._join(seat, self._limit)
 
     async def _bring_others(self, version: WeightVersion) -> None:
         self._version = version
@@ -148,15 +155,18 @@ class Crew:
 
     async def _equip(self, seat: Seat) -> None:
         """Set a worker up for the stage that begins, unless it is lost: so is whoever takes its seat."""
-        worker = seat.worker
+        worker, plan = seat.worker, self._composition.rollout_plan(self._directory, self._program)
         try:
-            await worker.call("setup", self._composition.rollout_plan(self._directory, self._program))
+            await worker.call("setup", plan, timeout=self._limit)
         except WorkerLost:
             seat.lose(worker)
+        except TimeoutError:
+            seat.end(worker, f"{HUNG} it was not set up for {self._program.name} within {self._limit:g} s")
 
     async def _bring_rollout(self, seat: Seat) -> None:
         program = None
         while program is not self._program:  # a stage may begin meanwhile
             program = self._program
-            await seat.worker.call("setup", self._composition.rollout_plan(self._directory, program))
+            plan = self._composition.rollout_plan(self._directory, program)
+            await seat.worker.call("setup", plan, timeout=self._limit)
         seat.ready = True

@@ -55,7 +55,8 @@ class Patience:
     """`retries` of a group whose rollout raises, or hangs its worker; `losses` of workers that it survives.
 
     `max_failed_share` of the recent groups may fail. A group that is not back `grace` seconds after its own
-    time-out hangs its rollout worker. What is a straggler: see `Pace`.
+    time-out hangs its rollout worker, and one that is not back `grace` seconds after the loss of its engine is
+    taken back. What is a straggler: see `Pace`.
     """
 
     retries: int
@@ -148,7 +149,7 @@ class Dispatcher:
         again: Callable[[], None] = lambda: None,
         awaited: Callable[[], bool] = lambda: True,
     ) -> GroupResult:
-        """The group, scored. `again` is called before the whole group is rolled out another time.
+        """The group, scored. `again` is called before the whole group is rolled out another time, from nothing.
 
         `awaited` says whether somebody waits for it: only then it is rolled out a second time when it is late.
 
@@ -162,9 +163,10 @@ class Dispatcher:
                 await self._condition.until(lambda: self.can(order.mode))
                 if desk is not None:
                     again()
+                sent = order if desk is None else evolve(order, begun=None)
                 desk = self._desk(order, desk)
                 try:
-                    result = await self._hedges.race(order, desk, awaited)
+                    result = await self._hedges.race(sent, desk, awaited)
                 except (RemoteError, WorkerLost) as error:
                     _heed_cancellation()
                     lost = toll.add(error)
@@ -186,11 +188,34 @@ class Dispatcher:
             return await self._roll_out(order, desk.host)
         engine = seat.worker
         try:
-            return await self._roll_out(evolve(order, engine=engine.address), desk.host)
+            return await self._lend(seat, evolve(order, engine=engine.address), desk.host)
         except RemoteError as error:
             if _is_input(error) or await _serves(seat, engine) or _is_loss(error):
                 raise
             raise WorkerLost(seat.name, error.error.text) from error
+
+    async def _lend(self, seat: Seat, order: GroupOrder, host: Seat) -> GroupResult:
+        """Roll out against the engine in `seat`; the group is taken back from one that was lost `grace` seconds ago.
+
+        The connections of a machine that is gone stay open: its rollout workers would wait for the group's time-out.
+        Until then those that do notice say so themselves, and a group that only waits for its verdict comes back.
+        """
+        engine, loop = seat.worker, asyncio.get_running_loop()
+
+        async def recall() -> str:
+            reason = await engine.lost()
+            lent.reschedule(loop.time() + self._patience.grace)
+            return reason
+
+        try:
+            async with asyncio.timeout(None) as lent:
+                lost = asyncio.ensure_future(recall())
+                try:
+                    return await self._roll_out(order, host)
+                finally:
+                    lost.cancel()
+        except TimeoutError:
+            raise WorkerLost(seat.name, lost.result()) from None
 
     async def _roll_out(self, order: GroupOrder, host: Seat) -> GroupResult:
         limit = None if order.timeout is None else order.timeout + self._patience.grace

@@ -12,6 +12,12 @@ from areal_core.pipeline.crew import Crew
 from areal_core.pipeline.events import Events
 from areal_core.pipeline.pool import Seat
 
+MOST = 4096
+"""Engines of a run: as many as one controller was measured with."""
+
+AT_ONCE = 8
+"""Engines that start at the same time."""
+
 LEAVE_GRACE = 60.0
 """Seconds that a leaving engine has for what it works on; then that is rolled out elsewhere."""
 
@@ -21,13 +27,14 @@ class Elastic:
 
     def __init__(self, crew: Crew, background: Background, events: Events) -> None:
         self._crew, self._background, self._events = crew, background, events
+        self._starting = asyncio.Semaphore(AT_ONCE)
         self._changing: asyncio.Task[Change | ArealError] | None = None
 
     async def scale(self, engines: int) -> Change:
         """Have so many; returns once they serve, or are gone. A change goes on when nobody waits for it any more.
 
         Raises:
-            InputError: that cannot be: too few, no devices, a transport that binds all engines together, or
+            InputError: that cannot be: too few, too many, no devices, a transport that binds all engines together, or
                 another change is under way.
             WorkerLost, RemoteError: an engine could not be started.
 
@@ -35,6 +42,8 @@ class Elastic:
         pool = self._crew.engines
         if engines < 1:
             raise InputError("--infer", f"{engines} engines cannot serve a run", "one is the least")
+        if engines > MOST:
+            raise InputError("--infer", f"{engines} engines are too many", f"{MOST} are the most")
         if pool.whole:
             problem = "the run's weight transport binds all engines together: none can join or leave"
             raise InputError("--infer", problem, "choose another `weights` in the spec")
@@ -69,7 +78,8 @@ class Elastic:
         return [seat for _, seat in order[: max(0, wanted)]]
 
     async def _join(self, index: int) -> str:
-        seat = await self._crew.hire_engine(index)
+        async with self._starting:
+            seat = await self._crew.hire_engine(index)
         engines = len(self._crew.engines.seats)
         self._events.add("engine-joined", f"{seat.name} serves", "info", worker=seat.name, engines=engines)
         return seat.name

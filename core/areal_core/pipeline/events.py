@@ -31,11 +31,7 @@ class Events:
 
     def __init__(self, *listeners: Callable[[Event], None]) -> None:
         self.step = 0
-        self._listeners = list(listeners)
-
-    def listen(self, listener: Callable[[Event], None]) -> None:
-        """One more listener."""
-        self._listeners.append(listener)
+        self._listeners = listeners
 
     def add(self, kind: str, message: str, level: Level = "warning", **data: Any) -> None:
         """Something happened."""

@@ -30,9 +30,9 @@ def seal(directory: Path) -> None:
         sync(folder)
 
 
-def sync(folder: Path) -> None:
-    """Have on disk which names there are in `folder`."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Have on disk what a file holds, or which names there are in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -25,6 +25,9 @@ TRIES = 10
 LIMIT = 10_000
 """Calls that may wait."""
 
+HELD = 256 << 20
+"""Bytes of trajectories that calls may hold which wait; what comes beyond that is left out."""
+
 Report = Callable[[str, str], None]
 """Called, in the observers' thread, with the name of the observer at fault and what is wrong."""
 
@@ -58,6 +61,7 @@ class Observers:
                 self._calls[occasion].append((name, _bound(getattr(tracker, method), arguments)))
         self._raised: defaultdict[str, int] = defaultdict(int)
         self._lost = 0
+        self._entered = self._left = 0  # bytes, each counted by one thread alone
         self._queue: queue.Queue[tuple[str, Mapping[str, Any]] | None] = queue.Queue(limit)
         self._thread = None if inline else threading.Thread(target=self._serve, name="observers", daemon=True)
         if self._thread is not None:
@@ -116,7 +120,10 @@ class Observers:
 
     def _put(self, item: tuple[str, Mapping[str, Any]]) -> None:
         try:
+            if self._entered - self._left > HELD:
+                raise queue.Full
             self._queue.put_nowait(item)
+            self._entered += _held(item[1])
         except queue.Full:
             self._lost += 1
             if self._lost & (self._lost - 1) == 0:
@@ -125,6 +132,7 @@ class Observers:
     def _serve(self) -> None:
         while (item := self._queue.get()) is not None:
             self._pass_on(*item)
+            self._left += _held(item[1])
 
     def _pass_on(self, occasion: str, facts: Mapping[str, Any]) -> None:
         for name, call in self._calls[occasion]:
@@ -150,6 +158,12 @@ def _hook_calls(hooks: pluggy.PluginManager) -> defaultdict[str, list[tuple[str,
             for found in reversed(caller.get_hookimpls()):
                 calls[occasion].append((found.plugin_name, _bound(found.function, found.argnames)))
     return calls
+
+
+def _held(facts: Mapping[str, Any]) -> int:
+    """Bytes of the columns of a call's group, if it tells of one."""
+    group: TrajectoryGroup | tuple[()] = facts.get("group", ())
+    return sum(column.nbytes for trajectory in group for column in trajectory.columns.values())
 
 
 def _bound(function: Callable[..., Any], arguments: Iterable[str]) -> Call:

@@ -68,16 +68,20 @@ def open_run(
         tally=state.tally.copy(),
     )
     events.step = state.step
-    rewind(run, state, damaged)
+    _stand(run, state, damaged)
     return run
 
 
-def rewind(run: Run, state: PipelineState, damaged: Iterable[CheckpointError], cause: str = "") -> Dropped:
+async def rewind(run: Run, state: PipelineState, damaged: Iterable[CheckpointError], cause: str) -> Dropped:
     """Let the run stand at `state`, whatever it has written and counted beyond, which is dropped; events are kept.
 
     `damaged` are the checkpoints that were passed over.
     """
-    run.directory.rewind(state.step)
+    await asyncio.to_thread(run.directory.rewind, state.step)
+    return _stand(run, state, damaged, cause)
+
+
+def _stand(run: Run, state: PipelineState, damaged: Iterable[CheckpointError], cause: str = "") -> Dropped:
     checkpoint.abandon(run.directory.checkpoints, state.step, damaged)
     dropped = run.tally.rewind(state.tally, cause, told=run.events.step != state.step)
     run.events.step = state.step
@@ -105,7 +109,7 @@ def open_executor(composition: Composition, events: Events | None = None, trains
         files=experiment.files,
         heartbeat=experiment.stages[0].spec.supervision.heartbeat_timeout,
         modules=tuple(dict.fromkeys(_modules(experiment))),
-        workers=(*(composition.trainers(0) if trains else ()), *composition.engines, *composition.rollouts),
+        workers=(*(composition.trainers() if trains else ()), *composition.engines, *composition.rollouts),
         report=lambda text: None if events is None else events.add("start-waits", text),
     )
     executor: Executor = build(make_ref(experiment.executor, experiment.files), context)

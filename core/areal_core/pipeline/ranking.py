@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from typing import Generic, Protocol, TypeVar
 
@@ -23,7 +23,7 @@ class Ranking(Generic[L]):
 
     A heap of loads as they were when an entry was made. Growing loads are found out when an entry comes
     up; whoever's load falls must be told of by `lighter`. Those that are not ready are kept aside, and
-    looked at every time.
+    looked at every time. Entries that are out of date go when they come up, and all at once when they are the most.
     """
 
     def __init__(self, members: Iterable[L]) -> None:
@@ -82,3 +82,6 @@ class Ranking(Generic[L]):
         if self._listed.get(place) != load:
             self._listed[place] = load
             heappush(self._heap, (load, place))
+            if len(self._heap) > 2 * len(self._members):
+                self._heap = [(load, place) for place, load in self._listed.items()]
+                heapify(self._heap)

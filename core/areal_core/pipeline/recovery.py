@@ -20,6 +20,9 @@ from areal_core.workers.group import WorkerGroup
 LOST, RELOAD = "trainer-lost", "reload"
 """Why groups are dropped when the run goes back."""
 
+OWN = frozenset({"train", "publish"})
+"""Calls of the trainer after whose errors nobody knows what is left of it."""
+
 
 @frozen
 class Setback:
@@ -34,7 +37,8 @@ class Recovery:
     """Judges what ended the training. `mourn` is told of a lost trainer, by name and reason.
 
     Restarts are counted in a row, which a trainer that lived for `forgive_after` seconds ends; so are reloads,
-    until there is another checkpoint than the one before.
+    until there is another checkpoint than the one before. Of a trainer that raised both are asked: its error may
+    come back at the same step for ever.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Recovery:
         self._restarts = self._reloads = 0
         self._since = 0.0
         self._checkpoint: Path | None = None
+        self._restarted: Path | None = None
         self._back: Setback | None = None
         self._steps, self._dropped = 0, Dropped()
 
@@ -96,19 +101,24 @@ class Recovery:
             return self._reload(cause, checkpoint) if cause.then == "reload" else None
         if not isinstance(cause, RemoteError | WorkerLost):
             return None
+        blamed, raised = self._blames_trainer(cause), isinstance(cause, RemoteError) and cause.method in OWN
         if cause is self._weights.broke:  # the trainer may wait in the exchange for ever
             self._trainer.kill(f"an exchange of weights broke off: {cause}")
-        if not self._trainer.broken or not self._blames_trainer(cause):
+        elif blamed and raised:
+            self._trainer.kill(str(cause))
+        if not self._trainer.broken or not blamed:
             return None
-        return self._restart(self._trainer.fault)
+        return self._restart(cause, raised, checkpoint)
 
-    def _restart(self, reason: str) -> Setback:
+    def _restart(self, cause: Exception, raised: bool, checkpoint: Path | None) -> Setback:
+        reason = self._trainer.fault
         self._mourn(self._trainer.name, reason)
-        if asyncio.get_running_loop().time() - self._since >= self._persistence.forgive_after:
+        lived = asyncio.get_running_loop().time() - self._since >= self._persistence.forgive_after
+        if lived and not (raised and checkpoint == self._restarted):
             self._restarts = 0
         if self._restarts >= self._persistence.max_restarts:
-            raise WorkerLost(self._trainer.name, f"{reason}; it was restarted {self._restarts} times before")
-        self._restarts += 1
+            raise WorkerLost(self._trainer.name, f"{reason}; it was restarted {self._restarts} times before") from cause
+        self._restarts, self._restarted = self._restarts + 1, checkpoint
         return Setback(LOST, reason, self._persistence.wait(self._restarts))
 
     def _reload(self, cause: Unstable, checkpoint: Path | None) -> Setback:

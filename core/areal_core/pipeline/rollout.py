@@ -7,7 +7,7 @@ from functools import partial
 
 from attrs import frozen
 
-from areal_core.data import TaskRef
+from areal_core.data import TaskRef, TrajectoryGroup
 from areal_core.errors import ComponentError
 from areal_core.pipeline.buffer import Buffer
 from areal_core.pipeline.compose import StageProgram
@@ -53,18 +53,30 @@ class Rollouts:
         """By place in the order of submission."""
         return tuple((sequence, self._rolling[sequence].task) for sequence in sorted(self._rolling))
 
-    def restart(self, sequence: int, task: TaskRef) -> None:
-        """Roll out anew what was under way when the checkpoint was written, unless the bound has become too small."""
-        if self._ledger.room():
-            self._launch(sequence, task)
-        else:
+    def restart(self, sequence: int, task: TaskRef, partial: TrajectoryGroup | None) -> None:
+        """Go on with what was under way when the checkpoint was written, unless the bound has become too small.
+
+        A group of which nothing was drawn, or which had another size, begins anew.
+        """
+        fits = partial is not None and len(partial.trajectories) == len(self._members)
+        oldest = partial.oldest if partial is not None and fits and self._program.mode == "generate" else None
+        if not self._ledger.room():
             self._run.tally.drop("surplus", len(self._members))
+        elif oldest is None:
+            self._count(sequence)
+            self._launch(sequence, task)
+        elif self._ledger.resume(sequence, oldest.step):
+            self._launch(sequence, task, partial)
+        else:
+            self._run.tally.drop("stale", len(self._members))
 
     async def admit(self) -> None:
         """Admit groups until cancelled."""
         while True:
             await self._run.condition.until(self._may_admit)
-            self._launch(*self._sampler.draw())
+            sequence, task = self._sampler.draw()
+            self._count(sequence)
+            self._launch(sequence, task)
 
     async def drain(self) -> None:
         """Admit nothing more, and return once nothing is under way."""
@@ -85,8 +97,7 @@ class Rollouts:
         free = size == "auto" or len(self._rolling) < size
         return self._admits and free and self._ledger.room() and self._dispatcher.can(self._program.mode)
 
-    def _launch(self, sequence: int, task: TaskRef) -> None:
-        self._count(sequence)
+    def _launch(self, sequence: int, task: TaskRef, begun: TrajectoryGroup | None = None) -> None:
         order = GroupOrder(
             sequence=sequence,
             task=task,
@@ -95,6 +106,7 @@ class Rollouts:
             seed=rollout_seed(self._run.info.seed, sequence),
             mode=self._program.mode,
             timeout=self._program.timeout(task.environment),
+            begun=begun,
         )
         self._rolling[sequence] = _Rolling(task, self._run.background.spawn(self._roll(order)))
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,22 @@ from attrs import asdict
 
 from areal_core.data import Batch, Trajectory, TrajectoryGroup, WeightVersion
 from areal_core.pipeline.events import Event
+from areal_core.pipeline.growing import Growing
 from areal_core.spec.secrets import without_secrets
 
 STEPS_A_FILE = 100
 """Steps that share a file of trajectories."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+class _Stepped(msgspec.Struct):
+    """The one part of a line that is read again."""
+
+    step: int
+
+
+_stepped = msgspec.json.Decoder(_Stepped).decode
 
 
 class RunDirectory:
@@ -37,28 +47,24 @@ class RunDirectory:
         for folder in ("checkpoints", "logs", "trajectories"):
             (path / folder).mkdir(parents=True, exist_ok=True)
         self.events = Lines(path / "events.jsonl")
-        self._trajectories: Lines | None = None
-        self._open(step)
+        self.metrics = Lines(path / "metrics.jsonl", step)
+        self.timings = Lines(path / "timings.jsonl", step)
+        self.evaluations = Lines(path / "evaluations.jsonl", step)
+        self._trajectories: list[Lines] = []
+        """Those that are not synced since they were full, and at last the one that is being written."""
+        self._cut_trajectories(step)
 
     def rewind(self, step: int) -> None:
         """Go on from `step` another way."""
-        self._close_steps()
-        self._open(step)
+        for lines in (self.metrics, self.timings, self.evaluations, *self._trajectories):
+            lines.rewind(step)
+        self._close_trajectories()
+        self._cut_trajectories(step)
 
     @property
     def checkpoints(self) -> Path:
         """Holds a `step-N` a checkpoint."""
         return self.path / "checkpoints"
-
-    @property
-    def logs(self) -> Path:
-        """Holds a file a worker."""
-        return self.path / "logs"
-
-    @property
-    def work(self) -> Path:
-        """What workers keep for themselves."""
-        return self.path / "work"
 
     def describe(self, spec: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
         """Write the resolved spec, as it may be shown, and where everything came from; each resume is added."""
@@ -78,38 +84,33 @@ class RunDirectory:
         _replace(path, json.dumps(without_secrets(facts), indent=2, default=str).encode() + b"\n")
 
     def event(self, event: Event, elapsed: float) -> None:
-        """Keep an event, with the seconds since the run's start."""
-        self.events.add({"seconds": round(elapsed, 3), **asdict(event, recurse=False)})
+        """Keep an event, with the seconds since the run's start; without room for it it is only told, and logged."""
+        with suppress(OSError):
+            self.events.add({"seconds": round(elapsed, 3), **asdict(event, recurse=False)})
 
     def trained(self, batch: Batch) -> None:
         """Keep the trajectories of a batch, one line a group."""
         path = self._trajectory_file(batch.step)
-        if self._trajectories is None or self._trajectories.path != path:
-            self._close_trajectories()
-            self._trajectories = Lines(path, batch.step)
-        self._trajectories.extend(_group_line(group, batch.step + 1) for group in batch.groups)
+        if not self._trajectories or self._trajectories[-1].path != path:
+            if self._trajectories:
+                self._trajectories[-1].close()
+            self._trajectories.append(Lines(path, batch.step))
+        self._trajectories[-1].extend(_group_line(group, batch.step + 1) for group in batch.groups)
 
     def sync(self) -> None:
-        """Have on disk what was written, so that a checkpoint never outlives the lines of its steps."""
-        for lines in (self.metrics, self.timings, self.evaluations, self._trajectories):
-            if lines is not None:
-                lines.sync()
+        """Have on disk what was written, so that a checkpoint never outlives the lines of its steps. Blocks."""
+        trajectories = tuple(self._trajectories)
+        for lines in (self.metrics, self.timings, self.evaluations, *trajectories):
+            lines.sync()
+        for lines in trajectories[:-1]:
+            lines.close()
+            self._trajectories.remove(lines)
 
     def close(self) -> None:
         """Close the files."""
-        self._close_steps()
-        self.events.close()
-
-    def _open(self, step: int) -> None:
-        self.metrics = Lines(self.path / "metrics.jsonl", step)
-        self.timings = Lines(self.path / "timings.jsonl", step)
-        self.evaluations = Lines(self.path / "evaluations.jsonl", step)
-        self._cut_trajectories(step)
-
-    def _close_steps(self) -> None:
-        for lines in (self.metrics, self.timings, self.evaluations):
-            lines.close()
         self._close_trajectories()
+        for lines in (self.metrics, self.timings, self.evaluations, self.events):
+            lines.close()
 
     def _trajectory_file(self, step: int) -> Path:
         first = step // STEPS_A_FILE * STEPS_A_FILE
@@ -119,17 +120,17 @@ class RunDirectory:
         for path in sorted((self.path / "trajectories").glob("steps-*.jsonl")):
             if path > self._trajectory_file(step):
                 path.unlink()
-            else:
-                _cut(path, step)
+            elif path == self._trajectory_file(step):  # what is before it has no later steps
+                Lines(path, step).close()
 
     def _close_trajectories(self) -> None:
-        if self._trajectories is not None:
-            self._trajectories.close()
-            self._trajectories = None
+        for lines in self._trajectories:
+            lines.close()
+        self._trajectories.clear()
 
 
 class Lines:
-    """A file of JSON objects, one a line, each on disk as soon as it is added.
+    """A file of JSON objects, one a line, each written as soon as it is added, or as soon as there is room for it.
 
     Floats keep every bit; what is not finite becomes null.
     """
@@ -137,23 +138,24 @@ class Lines:
     def __init__(self, path: Path, step: int | None = None) -> None:
         """Continue `path`; forget a line that is not whole, and with `step` the lines after it."""
         self.path = path
-        if path.exists():
-            _cut(path, step)
-        self._file = path.open("ab")
+        self._file = Growing(path)
+        self.rewind(step)
 
     def add(self, line: Mapping[str, Any]) -> None:
         """One line."""
         self.extend([line])
 
     def extend(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Several lines."""
-        self._file.write(b"".join(_encode(line) + b"\n" for line in lines))
-        self._file.flush()
+        """Several lines. Raises `OSError` once too many wait for room."""
+        self._file.add(b"".join(_encode(line) + b"\n" for line in lines))
+
+    def rewind(self, step: int | None) -> None:
+        """Forget the lines after `step`, and one that is not whole."""
+        self._file.cut(lambda content: _end(content, step))
 
     def sync(self) -> None:
-        """Have on disk what was added."""
-        if not self._file.closed:
-            os.fsync(self._file.fileno())
+        """Have on disk what was added, or raise `OSError`. Blocks."""
+        self._file.sync()
 
     def close(self) -> None:
         """Close the file."""
@@ -189,14 +191,20 @@ def _trajectory_line(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _cut(path: Path, step: int | None) -> None:
-    """Keep the whole lines whose step is at most `step`, if given; a kill meanwhile leaves the file as it was."""
-    with path.open("rb") as file:
-        lines = list(file)  # ends lines at b"\n" alone: texts may hold whatever else Unicode takes for a line's end
-    whole = (line for line in lines if line.endswith(b"\n"))
-    kept = [line for line in whole if step is None or json.loads(line)["step"] <= step]
-    if len(kept) < len(lines):
-        _replace(path, b"".join(kept))
+def _end(content: bytes, step: int | None) -> int:
+    """Where the last whole line ends whose step is at most `step`, if given; steps never decrease.
+
+    Lines end at b"\\n" alone: texts may hold whatever else Unicode takes for a line's end.
+    """
+    whole = content.rfind(b"\n") + 1
+    if step is None:
+        return whole
+    end = 0
+    for line in io.BytesIO(content[:whole]):
+        if _stepped(line).step > step:
+            break
+        end += len(line)
+    return end
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -65,6 +65,6 @@ async def score_model(
         run.directory.close()
 
 
-async def _serve(seat: Seat) -> None:
+async def _serve(seat: Seat, _limit: float) -> None:
     """The model's own weights are what is asked for."""
     seat.ready = True

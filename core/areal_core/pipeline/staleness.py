@@ -85,10 +85,19 @@ class Ledger:
 
         Until it is finished its tokens are taken to be as old as that. Without `ages` it has no deadline.
         """
-        self._leave(sequence)
-        deadline = self.committed + self.bound.max_staleness if ages else NEVER
-        self._running[sequence] = deadline
-        self._running_due[deadline] += 1
+        self._run(sequence, self.committed + self.bound.max_staleness if ages else NEVER)
+
+    def resume(self, sequence: int, oldest: int) -> bool:
+        """A group goes on that was under way when a checkpoint was written, its oldest token of version `oldest`.
+
+        False, and not counted, when the batches up to a deadline could not take all that is due by then: the bound may
+        have been another.
+        """
+        self._run(sequence, self.deadline(oldest))
+        kept = self._feasible(0, self.step - 1)
+        if not kept:
+            self._leave(sequence)
+        return kept
 
     def finish(self, sequence: int, oldest: int | None) -> bool:
         """A running group is whole; `oldest` is its oldest token's version.
@@ -133,7 +142,7 @@ class Ledger:
         """
         if self.step >= self.bound.last_step or self.finished < self.bound.groups:
             return False
-        return self.bound.drop or self._feasible()
+        return self.bound.drop or self._feasible(self.bound.groups, self.step)
 
     def take(self) -> list[int]:
         """The next batch, in order of submission: the groups with the earliest deadlines."""
@@ -148,16 +157,22 @@ class Ledger:
         self.step += 1
         return sorted(batch)
 
-    def _feasible(self) -> bool:
-        wanted, left = self.bound.groups, 0
+    def _feasible(self, wanted: int, step: int) -> bool:
+        """Whether the batches after `step` can take what is due by then, once `wanted` finished groups are gone."""
+        left = 0
         for deadline in sorted(self._running_due.keys() | self._finished.keys()):
             finished = len(self._finished.get(deadline, ()))
             taken = min(wanted, finished)
             wanted -= taken
             left += self._running_due[deadline] + finished - taken
-            if left > (deadline - self.step) * self.bound.groups:
+            if left > (deadline - step) * self.bound.groups:
                 return False
         return True
+
+    def _run(self, sequence: int, deadline: int) -> None:
+        self._leave(sequence)
+        self._running[sequence] = deadline
+        self._running_due[deadline] += 1
 
     def _leave(self, sequence: int) -> None:
         deadline = self._running.pop(sequence, None)

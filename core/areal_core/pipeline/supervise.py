@@ -24,7 +24,10 @@ LONGEST_WAIT = 60.0
 """Seconds between two restarts of a worker, at most."""
 
 Bring = Callable[[Seat], Awaitable[None]]
-"""Makes a worker that has just started fit to serve, and its seat `ready`."""
+"""Makes a worker that has just started fit to serve, and its seat `ready`.
+
+Raises TimeoutError where the worker takes longer than `start_timeout`; what it has to wait for is not its fault.
+"""
 
 Told = Callable[[str, str], None]
 """Called with a lost worker's name and the reason."""
@@ -35,7 +38,7 @@ class Persistence:
     """How often a worker is started again: at once, then after `backoff` seconds, doubled each time.
 
     `max_restarts` in a row are too many; a worker that served for `forgive_after` seconds begins a new row.
-    One that does not serve within `start_timeout` seconds has failed.
+    One that takes longer than `start_timeout` seconds to be set up, or to take in its weights, has failed.
     """
 
     max_restarts: int = 3
@@ -154,12 +157,11 @@ class Supervisor:
         seat.held, seat.fault = await self._executor.start(seat.spec), ""
 
     async def _serve(self, seat: Seat, bring: Bring) -> None:
-        limit = self._persistence.start_timeout
         try:
-            async with asyncio.timeout(limit):
-                await bring(seat)
+            await bring(seat)
         except TimeoutError:
-            raise WorkerLost(seat.name, f"{HUNG} it did not serve within {limit:g} s") from None
+            reason = f"{HUNG} it did not serve within {self._persistence.start_timeout:g} s"
+            raise WorkerLost(seat.name, reason) from None
 
     async def _start(self, seat: Seat, bring: Bring) -> None:
         await self._hire(seat)
@@ -203,7 +205,7 @@ class Supervisor:
             await asyncio.sleep(self._persistence.wait(seat.restarts))
             try:
                 await self._start(seat, bring)
-            except ArealError as error:
+            except (ArealError, OSError) as error:  # one of this machine, too: no more processes, or open files
                 reason = f"{loss}; it did not come back: {error}"
                 self._end(seat)
                 self._lost(seat.name, reason)

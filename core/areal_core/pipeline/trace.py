@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from areal_core.pipeline.growing import Growing
+
 log = logging.getLogger(__name__)
+
+AT_ONCE = 100
+"""Events that are written together."""
 
 _PROCESS = 1
 _END = b'{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"areal-plugins"}}]\n'
@@ -29,6 +35,7 @@ class Trace:
         self.now = clock
         self._start = clock() - elapsed
         self._lanes: dict[str, int] = {}
+        self._events: list[bytes] = []
         self._file = _reopen(path) if path else None
 
     @property
@@ -52,14 +59,17 @@ class Trace:
         return self.now() - began
 
     def flush(self) -> None:
-        """Have on disk what was written."""
+        """Write what was added since; what there is no room for is left out of the picture."""
         if self._file is not None:
-            self._file.flush()
+            with suppress(OSError):
+                self._file.add(b"".join(self._events))
+            self._events.clear()
 
     def close(self) -> None:
         """End the array."""
         if self._file is not None:
-            self._file.write(_END)
+            self._events.append(_END)
+            self.flush()
             self._file.close()
             self._file = None
 
@@ -70,15 +80,17 @@ class Trace:
             self._lanes[lane] = len(self._lanes) + 1
             self._write({"ph": "M", "name": "thread_name"}, lane, {"name": lane})
         event |= {"pid": _PROCESS, "tid": self._lanes[lane], "args": args}
-        self._file.write(msgspec.json.encode(event) + b",\n")
+        self._events.append(msgspec.json.encode(event) + b",\n")
+        if len(self._events) >= AT_ONCE:
+            self.flush()
 
     def _micros(self, moment: float) -> int:
         return round((moment - self._start) * 1e6)
 
 
-def _reopen(path: Path) -> Any:
+def _reopen(path: Path) -> Growing:
     """The file, to be continued: with the array open at its end."""
-    old = path.read_bytes().removesuffix(_END) if path.exists() else b""
-    whole = old[: old.rfind(b"\n") + 1]
-    path.write_bytes(whole or b"[\n")
-    return path.open("ab")
+    file = Growing(path)
+    if not file.cut(lambda content: content.removesuffix(_END).rfind(b"\n") + 1):
+        file.add(b"[\n")
+    return file

@@ -63,20 +63,17 @@ class StageRun:
 
     @property
     def sound(self) -> bool:
-        """Whether the trainer is between two steps: not when a step of several updates, or of several ranks, broke off.
-
-        Of several ranks one may have done the step that another one failed in.
-        """
-        whole = self._program.order.updates == 1 and len(self._crew.trainer.ranks) == 1
-        return self._in_hand is None or whole
+        """Whether the trainer is between two steps: not when one broke off, of which it may have done a part."""
+        return self._in_hand is None
 
     def begin(self) -> None:
         """Take up what was finished or under way, and admit more."""
         if self._state.stage == self._program.name:
             self._buffer.restore(self._state.buffered)
             self._rollouts.filtered = self._state.filtered
+            partial = {group.sequence: group for group in self._state.partial}
             for sequence, task in self._state.under_way:
-                self._rollouts.restart(sequence, task)
+                self._rollouts.restart(sequence, task, partial.get(sequence))
         self._stopwatch.begin()
         self._admission = self._run.background.spawn(self._rollouts.admit())
 

@@ -1,4 +1,4 @@
-"""A version's way from the trainer to the engines: served by all of them, or by none."""
+"""A version's way from the trainer to the engines: served by all of them that can fetch it, or by none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 from areal_core.data import WeightOffer, WeightVersion
 from areal_core.errors import RemoteError, WorkerLost
@@ -23,7 +23,7 @@ Serving = tuple[Seat, Worker]
 """An engine, and the seat that it holds unless it was lost meanwhile."""
 
 PREPARE_TRIES = 3
-"""Times an engine may fetch a version before the run gives up."""
+"""Times an engine may fetch a version before it is given up."""
 
 
 @frozen
@@ -39,7 +39,6 @@ class Route:
 class Passage:
     """The seconds one version took: to publish, to fetch, and for how long admission was held."""
 
-    version: WeightVersion = field(factory=WeightVersion)
     publish: float = 0.0
     prepare: float = 0.0
     held: float = 0.0
@@ -48,8 +47,9 @@ class Passage:
 class Weights:
     """Publishes versions one after another; each is fetched by every engine before any engine swaps.
 
-    Admission is held (`swapping`) for the swap alone. An engine that fails its swap is ended, and
-    comes back through `join` with the current version: no engine that serves has another one.
+    Admission is held (`swapping`) for the swap alone. An engine that cannot fetch what others can, or
+    fails its swap, is ended, and comes back through `join` with the current version: no engine that
+    serves has another one.
     One that has not fetched a version, or swapped it in, after `timeout` seconds is ended as well.
 
     Once a collective exchange broke off, `sound` is False: its other ends, the trainer among them,
@@ -106,14 +106,30 @@ class Weights:
         if self._spreading is not None:
             await asyncio.shield(self._spreading)
 
-    async def join(self, seat: Seat) -> None:
+    async def join(self, seat: Seat, limit: float | None = None) -> None:
         """Give a new engine the version that the others serve, then let it serve.
 
         Nobody waits for its fetch, and it is there when they swap: one that was overtaken meanwhile begins again with
-        what is served by then. While there is no trainer, it waits for the next one's first version.
+        what is served by then. While there is no trainer, it waits for the next one's first version, as long as that
+        takes.
+
+        Raises:
+            TimeoutError: with a trainer there, it did not serve within `limit` seconds.
+
         """
-        while True:
-            await self._condition.until(lambda: self._route.collective or not self._orphaned)
+        while not seat.ready:
+            await self._condition.until(lambda: not self._waits)
+            async with asyncio.timeout(limit):
+                await self._catch_up(seat)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether there is no trainer, whose first version engines that join need."""
+        return self._orphaned and not self._route.collective
+
+    async def _catch_up(self, seat: Seat) -> None:
+        """Return once an engine that joins serves, or there is no trainer any more."""
+        while not (seat.ready or self._waits):
             offer = self._offer
             try:
                 await self._offer_to(seat, offer)
@@ -164,10 +180,18 @@ class Weights:
             prepared = self._trace.span("prepare", "weights", began, version=str(offer.version))
             held = await self._commit(engines, offer.version)
             old, self._offer, self._coming = self._offer, offer, None
-            self.passage = Passage(offer.version, published, prepared, held)
+            self.passage = Passage(published, prepared, held)
         self._finish(offer.version)
         if old is not None:
-            self._background.spawn(self._trainer.call("release", old.version))
+            self._background.spawn(self._release(old.version))
+
+    async def _release(self, version: WeightVersion) -> None:
+        """Let the trainer free what nobody fetches any more; what it cannot free harms nobody yet."""
+        try:
+            await self._trainer.call("release", version)
+        except RemoteError as error:
+            text = f"what version {version} holds could not be freed: {error}"
+            self._events.add("release-failed", text, worker=error.worker, version=str(version))
 
     def _serving(self) -> list[Serving]:
         return [(seat, seat.worker) for seat in self._engines.ready]
@@ -175,16 +199,20 @@ class Weights:
     async def _prepare(self, asked: list[Serving], offer: WeightOffer) -> list[Serving]:
         """The engines that have fetched the version, of those not `asked` yet, which are added to them.
 
-        Raises, with nothing changed, when one cannot.
+        One that cannot is ended. Raises, with nothing changed, when none can: it is not their fault.
         """
-        engines = [serving for serving in self._serving() if serving not in asked]
+        before, engines = len(asked), [serving for serving in self._serving() if serving not in asked]
         asked += engines
         outcomes = await _on_all([self._fetch(serving, offer) for serving in engines])
-        errors = [error for error in outcomes if isinstance(error, RemoteError)]
-        if errors:
+        told = list(zip(engines, outcomes, strict=True))
+        fetched = [serving for serving, error in told if error is None]
+        failed = [(serving, error) for serving, error in told if isinstance(error, RemoteError)]
+        if failed and (self._trainer.broken or not (fetched or before)):
             await _on_all([self._ask(serving, "discard", offer.version) for serving in asked])
-            raise errors[0]
-        return [serving for serving, outcome in zip(engines, outcomes, strict=True) if outcome is None]
+            raise failed[0][1]
+        for (seat, engine), error in failed:
+            seat.end(engine, f"it could not fetch version {offer.version}: {error.error.text}")
+        return fetched
 
     async def _ask(self, serving: Serving, method: str, *args: Any) -> None:
         """Call an engine; one that takes too long is ended."""
@@ -258,7 +286,7 @@ class Weights:
                 self.swapping = False
             self.sound = True
             held = self._trace.span("publish and commit", "weights", began, version=str(version))
-            self._offer, self.passage = offer, Passage(version, held, 0.0, held)
+            self._offer, self.passage = offer, Passage(held, 0.0, held)
         self._finish(version)
 
     async def _receive(self, serving: Serving, offer: WeightOffer) -> None:

@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--connect", required=True, help="the controller's address: unix:/path or tcp:host:port")
     parser.add_argument("--name", required=True, help="name of this worker in the run")
     parser.add_argument("--role", required=True, help="engine, trainer, rollout, or module:Class of a service")
+    parser.add_argument("--start", default="", help="what the controller calls this start, among all of this name")
     parser.add_argument("--listen", help="where other workers reach this one; beside the controller when left out")
     parser.add_argument("--lifeline", action="store_true", help="end when standard input does")
     options = HostOptions(**vars(parser.parse_args(arguments)))

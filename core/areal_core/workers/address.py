@@ -11,6 +11,9 @@ from pathlib import Path
 from areal_core.workers.wire import Wire
 
 Accept = Callable[[Wire], Awaitable[None]]
+KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""After 30 seconds of silence the kernel asks three times, 10 seconds apart, whether the other machine is there."""
+
 HAS_UNIX = hasattr(socket, "AF_UNIX") and sys.platform != "win32"
 
 
@@ -25,7 +28,9 @@ async def connect(address: str) -> Wire:
     loop = asyncio.get_running_loop()
     if (path := path_of(address)) is not None:
         return (await loop.create_unix_connection(Wire, str(path)))[1]
-    return (await loop.create_connection(Wire, *_host_and_port(address)))[1]
+    transport, wire = await loop.create_connection(Wire, *_host_and_port(address))
+    _keep_alive(transport.get_extra_info("socket"))
+    return wire
 
 
 class Listener:
@@ -46,6 +51,8 @@ class Listener:
             self._path, self.address = path, address
             return
         self._server = await loop.create_server(self._wire, *_host_and_port(address))
+        for server in self._server.sockets:
+            _keep_alive(server)  # what it accepts inherits it
         host, port = self._server.sockets[0].getsockname()[:2]
         self.address = f"tcp:{host}:{port}"
 
@@ -69,6 +76,14 @@ class Listener:
         task = asyncio.create_task(accept())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _keep_alive(wired: socket.socket) -> None:
+    """Have the wire end, with nothing to send, too, once the other machine is gone: nobody closes it there."""
+    wired.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEP_ALIVE.items():
+        if hasattr(socket, option):  # not everywhere
+            wired.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

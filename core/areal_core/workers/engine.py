@@ -13,7 +13,7 @@ from areal_core.contexts import EngineContext
 from areal_core.data import Completion, EngineStats, GenerateRequest, WeightOffer, WeightVersion
 from areal_core.errors import ComponentError, InputError
 from areal_core.protocols import Engine, Transport, WeightSource
-from areal_core.workers.build import build, load, title
+from areal_core.workers.build import build, title
 from areal_core.workers.faults import blaming
 from areal_core.workers.guard import Guard
 from areal_core.workers.lane import Lane
@@ -50,12 +50,11 @@ class EngineService:
         name, transport_name = title(plan.component), title(plan.transport.component)
         if self._live is not None:
             raise ComponentError(name, "setup", "the worker is set up already")
-        await self._lane.call(name, "import", load, plan.component)
         transport = await self._lane.call(
             transport_name, "build", build_transport, plan.transport, "engine", plan.place
         )
         self._owned.push_async_callback(self._lane.call, transport_name, "close", transport.close)
-        engine: Engine = build(plan.component, _context(plan))
+        engine: Engine = await self._lane.call(name, "build", build, plan.component, _context(plan))
         self._owned.push_async_callback(engine.close)
         with blaming(name, "start"):
             await engine.start(plan.version)
@@ -92,6 +91,17 @@ class EngineService:
         with blaming(live.name, "abort"):
             await live.engine.abort(ids)
 
+    async def partial(self, request: str) -> list[Completion]:
+        """What was drawn so far of a request's completions that are still being drawn.
+
+        Nothing of an engine that cannot tell, whose weights are unknown, or that keeps no answer over an update.
+        """
+        live = self._ready("partial")
+        if self._poison is not None or not live.interruptible or not hasattr(live.engine, "partial"):
+            return []
+        with blaming(live.name, f"partial {request}"):
+            return list(live.engine.partial(request))
+
     async def prepare(self, offer: WeightOffer) -> None:
         """Fetch and verify what `offer` names. The engine goes on generating and is not changed."""
         live = self._ready("prepare")
@@ -115,9 +125,10 @@ class EngineService:
                 await self._release(live, version)
 
     async def discard(self, version: WeightVersion) -> None:
-        """Forget what was prepared; unknown versions are no error."""
-        if self._staged.pop(version, None) is not None:
-            await self._release(self._ready("discard"), version)
+        """Forget what was prepared, and what was fetched of it where that failed or was given up."""
+        self._staged.pop(version, None)
+        if self._live is not None:
+            await self._release(self._live, version)
 
     async def stats(self) -> EngineStats:
         """The engine's counters."""

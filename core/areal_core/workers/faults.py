@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,10 @@ from contextlib import contextmanager
 from areal_core.errors import ArealError, ComponentError, Remote, RemoteError
 
 RAISED = (Exception, SystemExit)
-"""What a component raises: one that calls `sys.exit` has failed like any other, and ends no process of ours."""
+"""What an import raises: a module that calls `sys.exit` has failed like any other, and ends no process of ours."""
+
+_ENDED = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
+"""What says that somebody ended the call. All else is raised by the component, whatever class it is derived from."""
 
 
 @contextmanager
@@ -20,9 +24,9 @@ def blaming(component: str, operation: str) -> Iterator[None]:
     """
     try:
         yield
-    except ArealError:
+    except (ArealError, *_ENDED):
         raise
-    except RAISED as error:
+    except BaseException as error:
         raise blamed(error, component, operation) from error
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from areal_core.contexts import WorkerSpec
 from areal_core.errors import WorkerLost
 from areal_core.protocols import Executor, Worker
 
-Specs = Callable[[int], Sequence[WorkerSpec]]
-"""The ranks of the group's n-th life, counted from 0; each life needs a rendezvous of its own."""
+Specs = Callable[[], Sequence[WorkerSpec]]
+"""The ranks of a life of the group, which needs a rendezvous that no other had, in an earlier run of it neither."""
 
 SETTLE = 5.0
 """Seconds that the other ranks get to return once one has failed; one that waits for it in a collective never does."""
 
 
 class WorkerGroup:
-    """A process group as one worker. Calls go to every rank, streams to rank 0.
+    """A process group as one worker. Calls go to every rank.
 
     A call that has not returned after `timeout` seconds, where it names no other, is taken for a
     deadlock: the group counts as hung. Once `broken`, of `fault`, it serves no more until `restart`.
@@ -26,15 +26,10 @@ class WorkerGroup:
 
     def __init__(self, name: str, executor: Executor, specs: Specs, timeout: float | None = None) -> None:
         self.name = name
-        self._executor, self._specs, self._timeout = executor, specs, timeout
-        self._lives = 0
+        self._executor, self._specs, self.timeout = executor, specs, timeout
         self.fault = ""
         self.broken = False
         self.ranks: tuple[Worker, ...] = ()
-        # Rank 0 speaks for the group.
-        self.spec: WorkerSpec
-        self.address = ""
-        self.pid: int | None = None
 
     async def start(self) -> None:
         """Start every rank, or none.
@@ -43,16 +38,13 @@ class WorkerGroup:
             WorkerLost: a rank did not come up; the others are killed.
 
         """
-        specs, self._lives = self._specs(self._lives), self._lives + 1
         self.broken, self.fault = False, ""
-        started = await asyncio.gather(*map(self._executor.start, specs), return_exceptions=True)
+        started = await asyncio.gather(*map(self._executor.start, self._specs()), return_exceptions=True)
         self.ranks = tuple(rank for rank in started if not isinstance(rank, BaseException))
         for failure in started:
             if isinstance(failure, BaseException):
-                self.kill()
+                self.kill(getattr(failure, "reason", str(failure)))
                 raise failure
-        first = self.ranks[0]
-        self.spec, self.address, self.pid = first.spec, first.address, first.pid
 
     async def restart(self, grace: float) -> None:
         """End what is left of the ranks and start the group anew."""
@@ -75,17 +67,13 @@ class WorkerGroup:
 
     async def call_each(self, method: str, args: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Any]:
         """The same with arguments for each rank."""
-        limit = self._timeout if timeout is None else timeout
+        limit = self.timeout if timeout is None else timeout
         calls = [rank.call(method, *own, timeout=limit) for rank, own in zip(self.ranks, args, strict=True)]
         try:
             return await self._together(calls)
         except TimeoutError as error:
             self.kill(f"hung: {method} did not return within {limit:g} s")
             raise WorkerLost(self.name, self.fault) from error
-
-    def stream(self, method: str, *args: Any) -> AsyncIterator[Any]:
-        """What rank 0 yields."""
-        return self.ranks[0].stream(method, *args)
 
     async def lost(self) -> str:
         """The reason, once any rank is gone; the others are then killed."""
@@ -112,10 +100,6 @@ class WorkerGroup:
         """Kill the group because of what is wrong with `rank`."""
         if rank in self.ranks:
             self.kill(_of_rank(rank, fault))
-
-    async def close(self) -> None:
-        """End the links."""
-        await asyncio.gather(*(rank.close() for rank in self.ranks))
 
     async def _together(self, calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
         tasks = [asyncio.create_task(call) for call in calls]

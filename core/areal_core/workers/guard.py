@@ -44,7 +44,6 @@ class Guard:
         self._component, self._limit = component, None if blind else limit
         self._host, self._run = host, run
         self._full = self._width = width if hasattr(component, "resize") else None
-        self._share: float | None = None
         self._pressed = False
         self._calm = self._rest = 0
         self._notes: list[Note] = []
@@ -58,11 +57,11 @@ class Guard:
         if self._looking is None and self._limit is not None:
             self._looking = asyncio.ensure_future(self.look(self._limit))
         notes, self._notes = tuple(self._notes), []
-        return Health(self._share, notes)
+        return Health(notes)
 
     async def look(self, limit: float) -> None:
         """Make room if more than the share `limit` of the memory is in use."""
-        before = self._share = self._measure()
+        before = self._measure()
         if before is None:
             return
         if before < limit:
@@ -75,7 +74,7 @@ class Guard:
             return
         gc.collect()
         await self._call("relieve")
-        after = self._share = self._measure() or 0.0
+        after = self._measure() or 0.0
         shrunk = after >= limit and await self._halve()
         if shrunk or not self._pressed:
             self._note(before, after, shrunk)

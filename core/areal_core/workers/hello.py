@@ -58,7 +58,7 @@ class Hello:
 
 @frozen
 class Card:
-    """Who an end is: a worker by name, role and address.
+    """Who an end is: a worker by name, role and address, and which of its controller's starts it comes of.
 
     The controller's also says where it finds modules (`path`, if `prefix` is the same environment's)
     and which local plugins to import.
@@ -67,6 +67,7 @@ class Card:
     name: str
     role: str = ""
     address: str = ""
+    start: str = ""
     prefix: str = sys.prefix
     path: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

@@ -37,6 +37,7 @@ class HostOptions:
     connect: str
     name: str
     role: str
+    start: str = ""
     lifeline: bool = False
     listen: str | None = None
 
@@ -82,7 +83,7 @@ class _Doors:
 
     async def open(self, options: HostOptions) -> Card:
         await self._listener.bind(options.listen or _beside(options.connect))
-        self._card = Card(options.name, options.role, self._listener.address)
+        self._card = Card(options.name, options.role, self._listener.address, options.start)
         return self._card
 
     def serve(self, service: Service) -> None:

@@ -109,7 +109,7 @@ class Incoming:
             await (self._yield(number, call(*args)) if method.streams else self._reply(number, call(*args)))
         except asyncio.CancelledError:
             self._send(Kind.ERROR, number, payload=Remote("CancelledError", "the call was cancelled"))
-        except Exception as error:
+        except BaseException as error:  # unanswered, it would hang the caller, and some would end the loop
             self._send(Kind.ERROR, number, payload=as_remote(error))
 
     async def _reply(self, number: int, result: Awaitable[Any]) -> None:

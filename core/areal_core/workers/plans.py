@@ -68,7 +68,7 @@ class TrainerPlan:
 
 @frozen
 class StageOrder:
-    """A stage as trainer ranks see it: references instead of live objects (see `protocols.StagePlan`)."""
+    """A stage as trainer ranks see it: references instead of live objects (see `contexts.StagePlan`)."""
 
     name: str
     objective: ModuleRef
@@ -115,7 +115,8 @@ class RolloutPlan:
 class GroupOrder:
     """One group to roll out: these `members` of the group `sequence`, against the engine at `engine`.
 
-    `mode` `demonstrate` makes trajectories of the task's demonstration and needs no engine.
+    `mode` `demonstrate` makes trajectories of the task's demonstration and needs no engine. `begun` are answers
+    to go on from (see `workers.partial`).
     """
 
     sequence: int
@@ -126,6 +127,7 @@ class GroupOrder:
     engine: str = ""
     mode: str = "generate"
     timeout: float | None = None
+    begun: TrajectoryGroup | None = None
 
 
 @frozen(eq=False)
@@ -156,7 +158,6 @@ class Note:
 
 @frozen
 class Health:
-    """How a worker is: the share of its memory in use (None: unknown), and what there is to say since the last time."""
+    """How a worker is: what there is to say since the last time."""
 
-    memory: float | None = None
     notes: tuple[Note, ...] = ()

@@ -9,9 +9,10 @@ from itertools import count
 import numpy as np
 from attrs import field, frozen
 
-from areal_core.data import Completion, GenerateRequest, Sampling
+from areal_core.data import Completion, GenerateRequest, Sampling, Trajectory, TrajectoryGroup
 from areal_core.errors import ComponentError
 from areal_core.protocols import Peer
+from areal_core.workers.partial import continued, interrupted
 from areal_core.workers.seeds import derive
 
 Answer = asyncio.Future[Completion]
@@ -30,12 +31,14 @@ class _Ask:
 class GroupRequests:
     """The requests of one group, from the first ask to `close`, which ends those still running.
 
-    Asks are collected until every member that can run has run (one turn of the loop) and then sent.
+    Asks are collected until every member that can run has run (one turn of the loop) and then sent. The first
+    request goes on from `begun`.
     """
 
-    def __init__(self, engine: Peer, label: str, seed: int) -> None:
+    def __init__(self, engine: Peer, label: str, seed: int, begun: TrajectoryGroup | None = None) -> None:
         self.engine = engine.name
-        self._peer, self._label, self._seed = engine, label, seed
+        self._peer, self._label, self._seed, self._begun = engine, label, seed, begun
+        self._first: tuple[GenerateRequest, _Ask] | None = None
         self._collected: dict[tuple[int, Sampling], _Ask] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._numbers = count()
@@ -55,6 +58,25 @@ class GroupRequests:
         self._collected[key].answers.append(answer)
         return answer
 
+    async def partial(self) -> tuple[Trajectory, ...]:
+        """What was drawn so far in answer to the first request; later turns are not told of.
+
+        Raises:
+            WorkerLost, RemoteError: the engine is gone, or raised.
+
+        """
+        if self._first is None:
+            return ()
+        request, ask = self._first
+        unfinished: list[Completion] = await self._peer.call("partial", request.id)
+        drawn = {completion.index: completion for completion in unfinished}
+        for index, answer in enumerate(ask.answers):
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                drawn[index] = answer.result()
+        return interrupted(
+            ask.tokens, [drawn.get(index) or Completion.empty(index, "abort") for index in range(request.n)]
+        )
+
     async def close(self) -> None:
         """Leave every stream that still runs, which ends it on the engine."""
         self._collected.clear()
@@ -73,9 +95,10 @@ class GroupRequests:
 
     async def _serve(self, ask: _Ask) -> None:
         """Hand each completion to its member as it ends; what goes wrong reaches all that still wait."""
-        request = GenerateRequest(
-            f"{self._label}-{next(self._numbers)}", ask.tokens, ask.sampling, len(ask.answers), ask.seed
-        )
+        begun = () if self._first else continued(self._begun, ask.tokens, len(ask.answers))
+        label = f"{self._label}-{next(self._numbers)}"
+        request = GenerateRequest(label, ask.tokens, ask.sampling, len(ask.answers), ask.seed, begun)
+        self._first = self._first or (request, ask)
         waiting = dict(enumerate(ask.answers))
         try:
             async with aclosing(self._peer.stream("generate", request)) as completions:  # type: ignore[type-var]

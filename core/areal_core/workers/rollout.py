@@ -18,13 +18,17 @@ from areal_core.data import Task, Trajectory, TrajectoryGroup
 from areal_core.errors import ComponentError, InputError, WorkerLost
 from areal_core.protocols import Environment, ModelSource, Peer, Tokenizer
 from areal_core.workers.build import build, title
-from areal_core.workers.faults import RAISED, blamed, blaming
+from areal_core.workers.faults import blamed, blaming
 from areal_core.workers.guard import Guard
 from areal_core.workers.lane import Lane
+from areal_core.workers.link import Link
 from areal_core.workers.plans import EnvironmentPlan, GroupOrder, GroupResult, Health, RolloutPlan
 from areal_core.workers.requests import GroupRequests
 from areal_core.workers.service import Dial
 from areal_core.workers.session import Judge, Play, Prompts, RolloutSession, Transcript, sound
+
+PATIENCE = 2.0
+"""Seconds that an engine has to say what it has drawn so far."""
 
 
 @frozen(eq=False)
@@ -47,6 +51,7 @@ class RolloutService:
         self._lane = Lane("rollout", threaded)
         self._owned = AsyncExitStack()
         self._arenas: dict[str, _Arena] = {}
+        self._playing: dict[GroupRequests, GroupOrder] = {}
         self._tokenizer: Tokenizer | None = None
         self._nonce = secrets.token_hex(4)
         self._numbers = itertools.count()
@@ -86,6 +91,24 @@ class RolloutService:
             return self._demonstrate(order, task)
         return await self._generate(order, task, arena)
 
+    async def partial(self, sequences: list[int]) -> list[TrajectoryGroup]:
+        """What was drawn so far of those of these groups that are played here.
+
+        Nothing of one whose engine is silent, or whose members did not ask for the same at once.
+
+        Raises:
+            RemoteError: an engine raised.
+
+        """
+        wanted = set(sequences)
+        playing = [(order, requests) for requests, order in self._playing.items() if order.sequence in wanted]
+        told = await asyncio.gather(*(_partial(requests) for _, requests in playing))
+        return [
+            TrajectoryGroup(order.sequence, order.task, trajectories)
+            for (order, _), trajectories in zip(playing, told, strict=True)
+            if len(trajectories) == len(order.members)
+        ]
+
     async def health(self) -> Health:
         """How it is, and what there is to say of it since the last time."""
         return Health() if self._guard is None else self._guard.report()
@@ -103,12 +126,13 @@ class RolloutService:
             ref=order.task,
             task=task,
             prompts=Prompts(self._tokenizer, order.task),
-            requests=GroupRequests(engine, label, order.seed),
+            requests=GroupRequests(engine, label, order.seed, order.begun),
             sampling=order.sampling,
             judge=arena.judge,
             seed=order.seed,
         )
         sessions = [RolloutSession(play, member) for member in order.members]
+        self._playing[play.requests] = order
         try:
             async with asyncio.timeout(order.timeout):
                 ended = await _together(sessions, arena, play)
@@ -118,6 +142,7 @@ class RolloutService:
             self._engines.forget(order.engine, engine)
             raise
         finally:
+            del self._playing[play.requests]
             await play.requests.close()
         trajectories = tuple(trajectory for trajectory, _ in ended)
         if not play.prompts.shared:
@@ -199,13 +224,21 @@ async def _play(session: RolloutSession, arena: _Arena, play: Play) -> tuple[Tra
             raise
         cause = "it cancelled its own rollout"
         raise ComponentError(arena.title, f"play {play.ref}, member {session.member}", cause) from None
-    except RAISED as error:
+    except BaseException as error:
         if session.failure is None:
             raise blamed(error, arena.title, f"play {play.ref}, member {session.member}") from error
     if session.failure is not None:
         raise session.failure
     session.doing = ""
     return trajectory, asyncio.get_running_loop().time() - session.replied
+
+
+async def _partial(requests: GroupRequests) -> tuple[Trajectory, ...]:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await requests.partial()
+    except (TimeoutError, WorkerLost):
+        return ()
 
 
 def _asked_to_end() -> bool:
@@ -261,7 +294,9 @@ class _Engines:
 
     async def _open(self, address: str) -> Peer:
         try:
-            self._links[address] = await self._dial(address)
-            return self._links[address]
+            link = self._links[address] = await self._dial(address)
+            if isinstance(link, Link):  # one that breaks while no group uses it is noticed by nobody else
+                link.gone.add_done_callback(lambda _: self.forget(address, link))
+            return link
         finally:
             del self._dialling[address]

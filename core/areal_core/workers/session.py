@@ -25,7 +25,7 @@ from areal_core.data import (
 )
 from areal_core.errors import ComponentError, GenerationAborted, InputError, PromptTooLong, RemoteError
 from areal_core.protocols import Reward, Tokenizer
-from areal_core.workers.faults import RAISED, blamed
+from areal_core.workers.faults import blamed
 from areal_core.workers.requests import GroupRequests
 from areal_core.workers.seeds import derive
 
@@ -186,9 +186,10 @@ class RolloutSession:
         self._said: Transcript | None = None
         self._finish: Finish = "stop"
         self._turns = 0
+        self._asking = False
 
     async def generate(self, prompt: str | Sequence[Message] | None = None, **overrides: Any) -> Reply:
-        """The model's next turn."""
+        """The model's next turn; raises `RuntimeError` where it has not answered yet: a conversation has an order."""
         said = self._begin(prompt) if prompt is not None else self._spoken("generate without a prompt")
         sampling = evolve(self._play.sampling, **overrides) if overrides else self._play.sampling
         completion = await self._ask(said.tokens(), sampling)
@@ -211,7 +212,9 @@ class RolloutSession:
         try:
             async with asyncio.timeout(judge.timeout) as limit:
                 verdict = sound(await judge.reward.score(sample))
-        except RAISED as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
             late = TimeoutError(f"no verdict within {judge.timeout:g} s") if limit.expired() else None
             self.failure = blamed(late or error, judge.name, f"score {self._play.ref}, member {self.member}")
             raise self.failure from error
@@ -234,7 +237,7 @@ class RolloutSession:
 
     async def _ask(self, tokens: np.ndarray, sampling: Sampling) -> Completion:
         """One completion. A failure is kept: an environment that swallows it must not score the rest."""
-        self.doing = "the engine"
+        self.doing, self._asking = "the engine", True
         try:
             completion = await self._play.requests.ask(tokens, sampling, (self.member, self._turns))
             if completion.finish == "abort":
@@ -242,9 +245,11 @@ class RolloutSession:
         except Exception as error:
             if self._turns and isinstance(error, RemoteError) and error.error.type == PromptTooLong.__name__:
                 self.doing = "the environment"
-                return _nothing(self.member)
+                return Completion.empty(self.member, "length")
             self.failure = error
             raise
+        finally:
+            self._asking = False
         self._turns += 1
         self.doing = "the environment"
         return completion
@@ -258,13 +263,9 @@ class RolloutSession:
     def _spoken(self, operation: str) -> Transcript:
         if self._said is None:
             raise RuntimeError(f"cannot {operation}: the model was not asked yet; open with generate(prompt)")
+        if self._asking and operation != "end":
+            raise RuntimeError(f"cannot {operation}: generate() has not answered yet; await it first")
         return self._said
-
-
-def _nothing(member: int) -> Completion:
-    """What a model says whose context is full."""
-    tokens, logprobs, versions = (np.zeros(0, dtype=kind) for kind in (np.int32, np.float32, np.int64))
-    return Completion(member, tokens, logprobs, versions, "length")
 
 
 def sound(verdict: Any) -> Score:

@@ -28,6 +28,7 @@ class Broker:
     def __init__(self, _dial: object, _threaded: bool) -> None:
         self._groups: dict[int, Any] = {}
         self._keepers: dict[int, Any] = {}
+        self._in_bundle: dict[tuple[int, int], int] = {}
         self._numbers = count()
 
     async def connect(self, address: str) -> Membership:
@@ -61,11 +62,22 @@ class Broker:
         nodes = table["bundles_to_node_id"]
         return Group(table["state"], table["stats"]["scheduling_state"], [nodes[index] for index in sorted(nodes)])
 
+    async def remove(self, number: int) -> None:
+        """Give a placement group back."""
+        from ray.util.placement_group import remove_placement_group
+
+        await asyncio.to_thread(remove_placement_group, self._groups.pop(number))
+
     async def keep(self, group: int, index: int, folder: str) -> Home:
-        """Start a keeper in a bundle of a group, on a machine that sees `folder`."""
+        """Start a keeper in a bundle of a group, on a machine that sees `folder`.
+
+        It is the only one there: an earlier one is that of a caller who was gone before it heard of it.
+        """
         from ray.exceptions import RayError
 
+        self._dismiss(self._in_bundle.get((group, index), -1))
         number, handle = next(self._numbers), _keeper(self._groups[group], index)
+        self._in_bundle[group, index] = number
         self._keepers[number] = handle
         try:
             node = await handle.node.remote()

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 from attrs import evolve
 
@@ -39,8 +40,9 @@ class RayExecutor:
         self._desk, self._reception = Reception(context), Reception(context)
         self._stay: asyncio.Task[Stay] | None = None
         self._processes: list[Process] = []
-        self._bodies: list[RayBody] = []
-        self._workers: list[LinkedWorker] = []
+        self._bodies: set[RayBody] = set()
+        self._workers: set[LinkedWorker] = set()
+        self._farewells: set[asyncio.Task[None]] = set()
         self._meetings: dict[str, Meeting] = {}
 
     async def start(self, spec: WorkerSpec) -> LinkedWorker:
@@ -62,13 +64,18 @@ class RayExecutor:
             if spec.place.rank == 0 and not meeting.done():  # nobody shall wait for it
                 meeting.set_result(None)
         worker = await self._receive(body)
-        self._workers.append(worker)
+        self._workers.add(worker)
+        body.swept.add_done_callback(lambda _: self._workers.discard(worker))
+        farewell = asyncio.create_task(self._farewell(worker, body, stay))
+        self._farewells.add(farewell)
+        farewell.add_done_callback(self._farewells.discard)
         return worker
 
     async def close(self) -> None:
         """End every worker; leave no process, actor or placement group."""
         await asyncio.gather(*(worker.stop(self._options.grace) for worker in self._workers))
         await asyncio.gather(*(body.close() for body in self._bodies))
+        await asyncio.gather(*self._farewells)
         if self._stay is not None:
             await self._leave(self._stay)
         for process in self._processes:
@@ -76,6 +83,13 @@ class RayExecutor:
         await asyncio.gather(*(process.swept for process in self._processes))
         await self._desk.close()
         await self._reception.close()
+
+    async def _farewell(self, worker: LinkedWorker, body: RayBody, stay: Stay) -> None:
+        """Give the worker's room back once it is stopped; who is lost otherwise comes back to it."""
+        if await worker.lost() == "stopped":
+            await asyncio.shield(body.swept)
+            with suppress(RemoteError, WorkerLost):  # then all room is given back with the broker
+                await stay.vacate(worker.name)
 
     async def _enter(self) -> Stay:
         """The stay in the cluster; a new one where the last one's broker is lost."""
@@ -120,7 +134,8 @@ class RayExecutor:
         except BaseException:
             await stay.broker.call("dismiss", home.keeper)
             raise
-        self._bodies.append(body)
+        self._bodies.add(body)
+        body.swept.add_done_callback(lambda _: self._bodies.discard(body))
         return body
 
     def _order(self, spec: WorkerSpec, home: Home) -> Order:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from areal_plugin_ray.records import Ending, Order
-from areal_plugins.workers import Process, spawn
+from areal_plugins.workers import Process, Reaper, spawn
 
 
 class Keeper:
@@ -21,6 +21,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self._process: Process | None = None
+        self._reaper = Reaper()
 
     async def node(self) -> str:
         """The machine that Ray chose."""
@@ -45,8 +46,10 @@ class Keeper:
         command = [order.python or sys.executable, *order.arguments]
         # Ray has set which devices this actor may see: the worker sees the same.
         self._process = spawn(command, {**os.environ, **order.variables}, Path(order.log))
+        self._reaper.watch(self._process)
         reason = await self._process.exited
         await self._process.swept
+        self._reaper.close()
         return Ending(reason, self._process.tail())
 
     async def end(self, kill: bool) -> None:

@@ -77,6 +77,13 @@ class Stay:
             waited = f"found no machine within {self._options.place_timeout:g} s"
             raise WorkerLost(spec.name, f"{waited}: it needs {amounts(needs)}; {await self._state()}") from None
 
+    async def vacate(self, name: str) -> None:
+        """Give back the room of a worker that does not return, where it had a placement group for itself."""
+        room = self._rooms[name]
+        if sum(other.group is room.group for other in self._rooms.values()) == 1:
+            del self._rooms[name]
+            await self.broker.call("remove", room.group.result())
+
     async def leave(self) -> None:
         """Wait for nothing any more."""
         groups = {room.group for room in self._rooms.values()}
@@ -100,6 +107,7 @@ class Stay:
             async with asyncio.timeout(patience):
                 await self._created(group, f"{len(workers)} workers", total(workers.values()))
         except TimeoutError:
+            await self.broker.call("remove", group)
             if not sure:
                 raise _infeasible("no way was found to lay the workers out on the machines", machines) from None
             needed = amounts(total(workers.values()))

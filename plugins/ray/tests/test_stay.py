@@ -30,6 +30,7 @@ class Ray:
             "machines": [[Machine("a", "10.0.0.1", {"CPU": 4}), Machine("b", "10.0.0.2", {"CPU": 4})]],
             "free": [{"CPU": 2}],
             "reserve": [0, 1, 2],
+            "remove": [None],
             "group": [Group("CREATED", "FINISHED", ["a", "b", "a"])],
             "keep": [Home(7, "a", "10.0.0.1")],
             **scripted,
@@ -88,6 +89,25 @@ def test_a_worker_that_joins_later_gets_a_group_of_its_own():
     assert [call[1] for call in ray.asked if call[0] == "reserve"] == [[{"CPU": 1}] * 3, [{"CPU": 2}]]
 
 
+def test_a_worker_that_leaves_gives_a_group_of_its_own_back():
+    ray = Ray()
+    joins = WorkerSpec("engine-1", "engine", Place(), resources={"cpu": 2})
+
+    async def test(stay, said):
+        for worker in (WORKERS[0], joins):
+            await stay.home(worker)
+            await stay.vacate(worker.name)
+        await stay.home(joins)
+
+    during(ray, test)
+    assert [call for call in ray.asked if call[0] in ("reserve", "remove")] == [
+        ("reserve", [{"CPU": 1}] * 3, "PACK"),
+        ("reserve", [{"CPU": 2}], "PACK"),
+        ("remove", 1),
+        ("reserve", [{"CPU": 2}], "PACK"),
+    ]
+
+
 def test_a_worker_that_comes_back_takes_its_old_place():
     ray = Ray()
 
@@ -134,6 +154,7 @@ def test_waiting_ends_at_the_time_out():
     ray = Ray(group=[Group("PENDING", "NO_RESOURCES", ["", "", ""])])
     with pytest.raises(InputError, match=r"no room for 3 CPU within 0\.05 s"):
         during(ray, lambda stay, said: stay.home(WORKERS[0]), place_timeout=0.05)
+    assert ("remove", 0) in ray.asked
 
 
 def test_a_machine_that_is_lost_meanwhile_is_tried_no_more():

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from areal_core.pipeline.claim import claimed
 from areal_plugins import cli
+from areal_plugins.cli import run as run_command
 
 SPEC = """
 name: mocked
@@ -82,6 +84,38 @@ def test_runs_get_a_directory_of_their_own(here):
     assert all(folder.name.startswith("mocked-") for folder in folders)
 
 
+def test_runs_that_begin_in_the_same_second_do_not_share_a_directory(here, monkeypatch):
+    names = iter(["runs/same", "runs/same", "runs/other"])
+    monkeypatch.setattr(run_command, "_folder", lambda args, name: here / next(names))
+    run()
+    run()
+    assert {folder.name for folder in (here / "runs").iterdir()} == {"same", "other"}
+
+
+@pytest.mark.parametrize("arguments", [["--run-dir", "r"], ["--resume", "r"], ["--resume", "r/checkpoints/step-2"]])
+def test_a_run_that_is_going_on_is_left_alone(here, capsys, arguments):
+    run("--run-dir", "r")
+    if arguments[0] == "--run-dir":
+        (here / "r" / "metrics.jsonl").unlink()
+    capsys.readouterr()
+    before = sorted((here / "r" / "checkpoints").iterdir())
+    with claimed(here / "r"):
+        assert run(*arguments, "--set", "training.max_steps=9") == 2
+    assert "r: a run is going on in this directory" in capsys.readouterr().err
+    assert sorted((here / "r" / "checkpoints").iterdir()) == before
+
+
+def test_a_directory_that_never_held_a_run_is_not_touched_by_a_resume(here, capsys):
+    (here / "other").mkdir()
+    assert run("--resume", "other") == 2
+    assert not list((here / "other").iterdir())
+
+
+def test_a_name_that_is_too_long_is_bad_input(here, capsys):
+    assert run("--run-dir", "r" * 300) == 2
+    assert "cannot hold a run: File name too long" in capsys.readouterr().err
+
+
 def test_a_place_that_cannot_hold_a_run_is_bad_input(here, capsys):
     (here / "file").write_text("")
     assert run("--run-dir", "file") == 2
@@ -102,17 +136,22 @@ def test_a_dry_run_shows_workers_and_stages_and_starts_nothing(here, capsys):
     assert not (here / "runs").exists()
 
 
+FAILING = ("--set", "supervision.max_restarts=0", "--set", "training.mock.faults=[{method: train, call: 3}]")
+
+
 def test_a_run_that_fails_ends_with_1_its_cause_and_the_command_that_resumes(here, capsys):
-    assert run("--run-dir", "r", "--set", "training.mock.faults=[{method: train, call: 3}]") == 1
+    assert run("--run-dir", "r", *FAILING) == 1
     shown = capsys.readouterr().err
     assert "error: the run failed: " in shown
     assert "trainer/mock: train step 2: RuntimeError: told to fail at call 3 of train" in shown
-    assert "go on with: areal-plugins run spec.yaml --set 'training.mock.faults=[{method: train, call: 3}]'" in shown
+    assert (
+        "go on with: areal-plugins run spec.yaml --set supervision.max_restarts=0 --set 'training.mock.faults=" in shown
+    )
     assert f"--resume {here}/r" in shown
 
 
 def test_a_failed_run_goes_on_from_where_it_was(here, capsys):
-    run("--run-dir", "r", "--set", "training.mock.faults=[{method: train, call: 3}]")
+    assert run("--run-dir", "r", "--set", "checkpoint.every=2", *FAILING) == 1
     assert run("--resume", "r") == 0
     assert len((here / "r" / "metrics.jsonl").read_text().splitlines()) == 4
 

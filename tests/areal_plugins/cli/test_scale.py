@@ -82,16 +82,24 @@ def test_a_run_that_was_killed_is_an_error_too(tmp_path, capsys):
     assert "its run has ended without notice" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"key": "00"}', '{"address": "tcp:127.0.0.1:1", "key": "no"}'])
+DAMAGED = [
+    "", "[]", '{"key": "00"}', '{"address": "tcp:127.0.0.1:1", "key": "no"}', '{"address": 7, "key": "00"}',
+    '{"address": "tcp:127.0.0.1:99999", "key": "00"}', '{"address": "tcp:no.such.host.invalid:1", "key": "00"}',
+    '{"address": "unix:/%s", "key": "00"}' % ("x" * 300),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DAMAGED)
 def test_a_damaged_control_file_is_named(tmp_path, capsys, text):
     (tmp_path / FILE).write_text(text)
     assert main(["scale", str(tmp_path), "--infer", "2"]) == 2
     assert FILE in capsys.readouterr().err
 
 
-def test_less_than_one_engine_is_refused(tmp_path, capsys):
-    assert main(["scale", str(tmp_path), "--infer", "0"]) == 2
-    assert "0 engines cannot serve a run" in capsys.readouterr().err
+@pytest.mark.parametrize("engines", ["0", "99999999999999999999999"])
+def test_numbers_that_no_run_can_have_are_refused(tmp_path, capsys, engines):
+    assert main(["scale", str(tmp_path), "--infer", engines]) == 2
+    assert f"{engines} engines cannot serve a run" in capsys.readouterr().err
 
 
 def test_engines_join_and_leave_a_run_in_processes(tmp_path, monkeypatch, capsys):

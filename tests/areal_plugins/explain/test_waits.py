@@ -36,7 +36,9 @@ def test_an_evaluation_between_steps_holds_nobody(explained):
 
 
 def test_a_checkpoint_holds_the_trainer_alone(explained):
-    assert "the trainer, every 7 steps and after the last step until" in text(explained("checkpoint.every=7")["waits"])
+    found = text(explained("checkpoint.every=7")["waits"])
+    assert "the trainer, every 7 steps until its state is copied" in found
+    assert "the trainer, after the last step until the checkpoint is written" in found
 
 
 def test_stages_are_evaluated_before_the_first_and_after_the_last(explained):

@@ -148,7 +148,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         assert ahead <= (ledger.committed - bound.first_step + bound.max_staleness + 1) * bound.batch_size
         seen.append(ahead - trained)
 
-    for name in ("admit", "finish", "drop", "commit", "take", "expire"):
+    for name in ("admit", "resume", "finish", "drop", "commit", "take", "expire"):
         monkeypatch.setattr(Ledger, name, _followed(getattr(Ledger, name), check))
     return seen
 

@@ -88,7 +88,7 @@ def test_counters_come_back_as_they_were(tmp_path):
     )
     again = read(write(tmp_path, state), {"seed": 1})
     for name in fields_dict(PipelineState):
-        if name != "buffered":
+        if name not in ("buffered", "partial"):
             assert getattr(again, name) == getattr(state, name)
 
 
@@ -191,6 +191,18 @@ def test_a_damaged_checkpoint_is_set_aside_as_such_and_replaces_no_abandoned_one
     assert {path.name for path in tmp_path.iterdir()} == {"abandoned-step-20", "damaged-step-20"}
 
 
+def test_a_checkpoint_that_was_moved_elsewhere_behind_a_link_is_no_obstacle_and_is_left_there(tmp_path):
+    folder, elsewhere = tmp_path / "checkpoints", tmp_path / "elsewhere"
+    folder.mkdir()
+    write(folder, PipelineState(step=1)).rename(elsewhere)
+    (folder / "step-1").symlink_to(elsewhere)
+    (folder / ".step-junk").write_text("")
+    for step in (2, 3):
+        write(folder, PipelineState(step=step), keep=1)
+    assert [path.name for path in folder.iterdir()] == ["step-3"]
+    assert (elsewhere / "trainer").is_dir()
+
+
 def test_a_checkpoint_may_be_named_instead_of_its_run(tmp_path):
     path = write(tmp_path, PipelineState(step=1))
     assert latest(path) == path
@@ -200,7 +212,7 @@ def test_another_format_is_named(tmp_path):
     path = write(tmp_path, PipelineState(step=1))
     data = json.loads((path / "pipeline.json").read_text()) | {"format": 99}
     (path / "pipeline.json").write_text(json.dumps(data))
-    with pytest.raises(CheckpointError, match="has format 99; this release reads 2"):
+    with pytest.raises(CheckpointError, match="has format 99; this release reads 2 and 3"):
         read(path, {"seed": 1})
 
 

@@ -66,11 +66,11 @@ def test_every_replica_is_an_engine_and_every_cpu_a_rollout_worker(composed):
     composition = composed()
     assert [worker.name for worker in composition.engines] == ["engine-0", "engine-1", "engine-2"]
     assert [worker.name for worker in composition.rollouts] == ["rollout-0", "rollout-1"]
-    assert [worker.name for worker in composition.trainers(0)] == ["trainer"]
+    assert [worker.name for worker in composition.trainers()] == ["trainer"]
 
 
 def test_cores_are_shared_by_the_workers_that_compute(composed):
-    assert {worker.place.threads for worker in (*composed().engines, *composed().trainers(0))} == {2}
+    assert {worker.place.threads for worker in (*composed().engines, *composed().trainers())} == {2}
     assert {worker.place.threads for worker in composed().rollouts} == {1}
 
 
@@ -83,7 +83,7 @@ def test_paths_are_in_the_run_directory(composed, tmp_path):
 
 def test_adapters_are_scaled_by_twice_their_rank(composed):
     composition = composed()
-    lora = composition.trainer_plan(composition.trainers(0)[0], "/model").lora
+    lora = composition.trainer_plan(composition.trainers()[0], "/model").lora
     assert (lora.rank, lora.alpha) == (4, 8.0)
 
 
@@ -103,8 +103,9 @@ def test_a_filter_is_made_only_for_objectives_that_have_one(composed):
     assert composed("objective={type: dapo, group_size: 4}").stages[1].filter is not None
 
 
-def test_ranks_of_a_trainer_meet_in_another_place_each_life(composed):
-    composition = composed("resources.train={num_gpus: 2}")
-    first, again = composition.trainers(0), composition.trainers(1)
-    assert [worker.place.rank for worker in first] == [0, 1]
-    assert first[0].place.rendezvous == first[1].place.rendezvous != again[0].place.rendezvous
+def test_ranks_of_a_trainer_meet_where_none_has_met_before_in_an_earlier_run_of_the_directory_neither(composed):
+    composition, resumed = composed("resources.train={num_gpus: 2}"), composed("resources.train={num_gpus: 2}")
+    lives = [composition.trainers(), composition.trainers(), resumed.trainers()]
+    assert [worker.place.rank for worker in lives[0]] == [0, 1]
+    assert all(first.place.rendezvous == second.place.rendezvous for first, second in lives)
+    assert len({first.place.rendezvous for first, _ in lives}) == 3

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
 
 from areal_core.pipeline.staleness import Ledger
+from areal_core.workers.rollout import RolloutService
 
 DEMONSTRATE = """
 name: staged
@@ -197,3 +199,24 @@ def test_another_seed_gives_other_figures(scene):
     scene.run(name="one", debug=True)
     scene.run("seed=4", name="two", debug=True)
     assert scene.metrics("one") != scene.metrics("two")
+
+
+def test_a_run_that_is_done_stays_done_though_a_worker_does_not_close(scene, monkeypatch):
+    async def close(self):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(RolloutService, "close", close)
+    assert scene.run(debug=True).outcome == "done"
+    assert scene.controller._run.directory.metrics._file.closed
+
+
+def test_what_cannot_be_closed_leaves_nothing_else_open(scene):
+    async def meddle(controller):
+        async def close():
+            raise OSError("stale file handle")
+
+        controller._executor.close = close
+
+    with pytest.raises(OSError, match="stale file handle"):
+        scene.run(meddle=meddle)
+    assert scene.controller._run.directory.metrics._file.closed

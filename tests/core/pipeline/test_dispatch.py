@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from areal_core.contexts import Place, WorkerSpec
-from areal_core.data import Sampling, TaskRef
+from areal_core.data import Sampling, TaskRef, TrajectoryGroup
 from areal_core.errors import Remote, RemoteError, WorkerLost
 from areal_core.pipeline.condition import Condition
 from areal_core.pipeline.dispatch import Dispatcher, GroupFailed, Patience, TooManyFailed
@@ -26,7 +26,11 @@ class Worker:
 
     def __init__(self, name, script=()):
         self.name, self.address, self.script, self.calls = name, f"at {name}", list(script), []
-        self.killed = False
+        self.killed, self.gone = False, asyncio.Event()
+
+    async def lost(self):
+        await self.gone.wait()
+        return "hung: not heard of for 60 s"
 
     async def call(self, method, *args, timeout=None):
         self.calls.append((method, *args))
@@ -189,6 +193,38 @@ def test_a_group_that_failed_by_itself_leaves_its_engine_alone(virtually):
     assert virtually(main()) == ([("version",)], False, ["e0"])
 
 
+def test_a_group_is_taken_back_from_an_engine_whose_machine_is_gone(virtually):
+    """Nobody closes the connection between its rollout worker and it, so that the rollout worker notices nothing."""
+
+    async def main():
+        rollout, gone = Worker("r0", [asyncio.sleep(1e6)]), Worker("e0")
+        dispatcher, (engines, _), _, events = make([rollout], [gone, Worker("e1")])
+        running = asyncio.ensure_future(dispatcher.run(evolve(ORDER, timeout=3600.0)))
+        await asyncio.sleep(1)
+        engines.seats[0].lose(gone)
+        gone.gone.set()
+        answer = await running
+        told = [(event.kind, event.level, event.data["error"]) for event in events]
+        return answer, asyncio.get_running_loop().time(), told, [seat.load for seat in engines.seats], rollout.killed
+
+    told = [("group-retried", "info", str(WorkerLost("e0", "hung: not heard of for 60 s")))]
+    assert virtually(main()) == ("at e1", 61.0, told, [0, 0], False)
+
+
+def test_a_group_that_needs_its_lost_engine_no_more_comes_back(virtually):
+    """It may wait for its verdict alone."""
+
+    async def main():
+        engine = Worker("e0")
+        dispatcher, _, _, events = make([Worker("r0", [asyncio.sleep(30)])], [engine])
+        running = asyncio.ensure_future(dispatcher.run(ORDER))
+        await asyncio.sleep(1)
+        engine.gone.set()
+        return await running, asyncio.get_running_loop().time(), events
+
+    assert virtually(main()) == ("at e0", 30.0, [])
+
+
 def test_losses_are_no_failures_of_the_group_but_not_endless_either(virtually):
     async def main():
         patience = Patience(retries=0, losses=3, max_failed_share=1.0)
@@ -306,3 +342,15 @@ def test_groups_that_begin_together_are_spread_even_when_each_is_watched(virtual
         return sorted(results)
 
     assert virtually(main()) == sorted(f"at e{index}" for index in range(4) for _ in range(2))
+
+
+def test_what_was_begun_is_sent_once_and_a_further_try_begins_from_nothing(virtually):
+    begun = TrajectoryGroup(0, ORDER.task, ())
+    rollout = Worker("r0", [remote()])
+
+    async def main():
+        dispatcher, *_ = make([rollout], [Worker("e0")])
+        await dispatcher.run(evolve(ORDER, begun=begun))
+
+    virtually(main())
+    assert [order.begun for _, order in rollout.calls if isinstance(order, GroupOrder)] == [begun, None]

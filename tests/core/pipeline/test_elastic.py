@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import patch
 
 import pytest
 
 from areal_core.errors import InputError
+from areal_core.pipeline.crew import Crew
+from areal_core.pipeline.elastic import AT_ONCE
 
 SLOW = "inference.mock.token_seconds=0.1"
 
@@ -118,11 +121,30 @@ def test_an_engine_that_is_restarted_leaves_first(scene):
     assert trained(scene) == list(range(80))
 
 
-def test_less_than_one_engine_is_refused(scene):
+@pytest.mark.parametrize(("engines", "problem"), [(0, "cannot serve a run"), (10**12, "are too many")])
+def test_numbers_that_cannot_be_are_refused(scene, engines, problem):
     outcomes = []
-    scene.run(SLOW, meddle=scaling(0, outcomes=outcomes))
+    scene.run(SLOW, meddle=scaling(engines, outcomes=outcomes))
     assert isinstance(outcomes[0], InputError)
-    assert "0 engines cannot serve a run" in str(outcomes[0])
+    assert f"{engines} engines {problem}" in str(outcomes[0])
+
+
+def test_many_engines_join_a_few_at_a_time(scene):
+    starting, most = set(), []
+    hire = Crew.hire_engine
+
+    async def watched(crew, index):
+        starting.add(index)
+        most.append(len(starting))
+        try:
+            return await hire(crew, index)
+        finally:
+            starting.discard(index)
+
+    with patch.object(Crew, "hire_engine", watched):
+        scene.run(SLOW, meddle=scaling(20))
+    assert len(most) == 19
+    assert max(most) == AT_ONCE
 
 
 def test_engines_bound_together_are_refused(scene):

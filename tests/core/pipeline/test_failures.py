@@ -13,6 +13,7 @@ from areal_core.pipeline.weights import Route
 from areal_plugins.testing.mocks.engine import MockEngine
 
 SLOW = "inference.mock.token_seconds=0.1"
+ONCE = "supervision.max_restarts=0"
 
 
 def seats(controller):
@@ -100,6 +101,16 @@ def test_a_rollout_worker_may_die_while_a_stage_begins(scene, workers):
     assert scene.log.kinds().count("worker-restarted") == 1
 
 
+def test_a_rollout_worker_that_hangs_while_a_stage_begins_is_replaced(scene):
+    stages = "stages=[{name: a, training: {max_steps: 2}}, {name: b, training: {max_steps: 2}, "
+    stages += "environments: [{name: others, type: mock, reward: mock}]}]"
+    hang = "executor.mock.faults=[{method: setup, kind: hang, call: 4}]"
+    scene.run(stages, hang, "supervision.start_timeout=60")
+    assert {line["environment"] for line in trajectories(scene) if line["step"] > 2} == {"others"}
+    (lost,) = [event.data["reason"] for event in scene.log.events if event.kind == "worker-lost"]
+    assert lost == "hung: it was not set up for b within 60 s"
+
+
 def test_an_engine_that_comes_back_serves_the_current_weights_only(scene):
     """The mock trainer refuses tokens of wrong weights, and the buffer tokens older than their admission."""
     scene.run(SLOW, "pipeline.max_staleness=1", "executor.mock.latency.start=3.5", meddle=killing("engine-0", times=2))
@@ -145,22 +156,18 @@ def test_a_lost_trainer_that_may_not_be_restarted_fails_the_run_at_once(scene):
     assert scene.log.kinds().count("run-failed") == 1
 
 
-def test_a_trainer_that_raises_fails_the_run_with_its_error_and_a_checkpoint(scene):
-    with pytest.raises(RunFailed, match="trainer/mock: train step 7: RuntimeError: told to fail at call 8 of train"):
-        scene.run("training.mock.faults=[{method: train, call: 8}]")
-    assert scene.checkpoint(7).is_dir()
-
-
-def test_a_step_that_one_rank_failed_in_leaves_no_checkpoint_since_others_may_have_done_it(scene):
-    with pytest.raises(RunFailed, match="trainer-1: train: RuntimeError: told to fail"):
-        scene.run("resources={train: {num_gpus: 2}}", "executor.mock.faults=[{method: train, call: 16}]")
-    assert not scene.checkpoint(7).exists()
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_step_that_a_trainer_raised_in_leaves_no_checkpoint_since_it_may_be_done_by_half(scene, ranks):
+    fault = f"executor.mock.faults=[{{method: train, call: {8 * ranks}}}]"
+    with pytest.raises(RunFailed, match="train: RuntimeError: told to fail"):
+        scene.run(f"resources={{train: {{num_gpus: {ranks}}}}}", "checkpoint.every=4", fault, ONCE)
+    assert [path.name for path in (scene.folder / "run" / "checkpoints").iterdir()] == ["step-4"]
 
 
 def test_a_step_that_failed_is_done_again_after_a_resume(scene):
     with pytest.raises(RunFailed):
-        scene.run("training.mock.faults=[{method: train, call: 8}]")
-    scene.run(resume=scene.checkpoint(7))
+        scene.run("checkpoint.every=4", "training.mock.faults=[{method: train, call: 8}]", ONCE)
+    scene.run(resume=scene.checkpoint(4))
     assert trained(scene) == list(range(80))
 
 

@@ -3,13 +3,15 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import numpy as np
 import pluggy
 import pytest
 
 from areal_core import ENTRY_POINT_GROUP, hookspecs
 from areal_core.contexts import RunInfo
-from areal_core.data import WeightVersion
+from areal_core.data import TaskRef, Trajectory, TrajectoryGroup, WeightVersion
 from areal_core.hookspecs import hookimpl
+from areal_core.pipeline import observers as observing
 from areal_core.pipeline.observers import Observers
 
 RUN = RunInfo("r", Path(), 0)
@@ -32,6 +34,12 @@ class Published:
         self.threads.append(threading.get_ident())
         self._act(version)
         self.seen.append(version.step)
+
+
+def group(sequence, units):
+    """Of `8 * units` bytes."""
+    columns = {"logprobs": np.zeros(units)}
+    return TrajectoryGroup(sequence, TaskRef("sums", "train", 0), (Trajectory(0, columns, units, 1.0, "stop"),))
 
 
 class Tracker:
@@ -91,10 +99,10 @@ def test_trackers_hear_of_steps_evaluations_and_groups_and_are_closed():
     observers = Observers(RUN, trackers=[("t", tracker)])
     observers.stepped(1, {"loss": 2.0})
     observers.evaluated(1, {"a/reward": 0.5})
-    observers.collected("group")
+    observers.collected(collected := group(1, units=2))
     observers.close(30.0)
     assert tracker.told == [
-        ("log", 1, {"loss": 2.0}), ("evaluation", 1, {"a/reward": 0.5}), ("group", "group"), ("close",)
+        ("log", 1, {"loss": 2.0}), ("evaluation", 1, {"a/reward": 0.5}), ("group", collected), ("close",)
     ]  # fmt: skip
 
 
@@ -109,6 +117,25 @@ def test_what_a_slow_observer_cannot_take_is_counted_and_not_waited_for():
     assert reports[-1][0] == "observers"
     assert lost >= 16
     assert len(observer.seen) < 20
+
+
+def test_calls_that_wait_hold_so_many_bytes_and_no_more(monkeypatch):
+    monkeypatch.setattr(observing, "HELD", 1000)
+    reports, gate, seen = [], threading.Event(), []
+
+    class Collected:
+        @hookimpl
+        def areal_trajectories_collected(self, group):
+            gate.wait()
+            seen.append(group)
+
+    observers = Observers(RUN, hooks(Collected()), report=lambda *args: reports.append(args))
+    for sequence in range(20):
+        observers.collected(group(sequence, units=50))
+    gate.set()
+    observers.close(30.0)
+    assert reports
+    assert [found.sequence for found in seen] == [0, 1, 2]
 
 
 def test_one_that_never_returns_does_not_keep_the_run_from_ending():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +53,16 @@ def test_the_lightest_is_the_first_of_those_that_carry_least(count, actions):
                 pool.lightest()
         else:
             assert pool.lightest() is slowly(pool)
+
+
+def test_a_ranking_does_not_grow_with_the_choices_that_were_made():
+    pool, taken, random = pool_of(8), [], Random(1)
+    for _ in range(2000):
+        while len(taken) < 32:
+            taken.append(pool.lightest())
+            taken[-1].take(8)
+        taken.pop(random.randrange(len(taken))).free(8)
+    assert len(pool._ranking._heap) <= 2 * len(pool.seats)
 
 
 def test_thousands_of_choices_look_at_few_seats():

@@ -9,12 +9,13 @@ import pluggy
 import pytest
 
 from areal_core import ENTRY_POINT_GROUP, hookspecs
-from areal_core.errors import RunFailed
+from areal_core.errors import InputError, RunFailed
 from areal_core.hookspecs import hookimpl
 from areal_core.pipeline import checkpoint
 from areal_core.pipeline.guard import Rules
 from areal_core.pipeline.weights import Route
 from areal_core.spec.model import AmpSpec, TrainingSpec
+from areal_plugins.testing.mocks.trainer import MockTrainer
 
 SLOW = "inference.mock.token_seconds=0.1"
 EVERY = "checkpoint={every: 4, keep: 100}"
@@ -139,6 +140,36 @@ def test_a_trainer_may_be_lost_in_any_call(scene, watched, calls):
     assert not list((scene.folder / "run" / "checkpoints").glob(".*"))
 
 
+@pytest.mark.parametrize("method", ["train", "publish"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_trainer_that_raises_is_restarted_however_many_ranks_it_has(scene, ranks, method):
+    fault = f"executor.mock.faults=[{{method: {method}, call: {11 * ranks}}}]"
+    scene.run(SLOW, EVERY, f"resources={{train: {{num_gpus: {ranks}}}}}", fault)
+    ensure_whole(scene)
+    ensure_purged(scene)
+    (lost,) = events(scene, "worker-lost")
+    assert f"{method}: RuntimeError: told to fail" in lost["reason"]
+    assert events(scene, "trainer-restarted")[0]["step"] == 8
+
+
+def test_a_trainer_that_always_raises_at_the_same_step_fails_the_run_though_it_lives_long_before(scene):
+    always = ("training.mock.faults=[{method: train, call: 6}]", "supervision={forgive_after: 2}")
+    cause = r"trainer/mock: train step \d+: RuntimeError: told to fail .*; it was restarted 3 times before"
+    with pytest.raises(RunFailed, match=cause):
+        scene.run("checkpoint.every=10", *always)
+    assert [data["step"] for data in events(scene, "going-back")] == [0, 0, 0]
+
+
+def test_what_the_user_got_wrong_is_not_tried_again(scene, monkeypatch):
+    def refuse(self, batch):
+        raise InputError("training.micro_batch_tokens", "a trajectory is longer", "raise it")
+
+    monkeypatch.setattr(MockTrainer, "train", refuse)
+    with pytest.raises(RunFailed, match="a trajectory is longer"):
+        scene.run()
+    assert not events(scene, "worker-lost")
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("method", ["train", "publish", "save_state"])
 def test_a_lost_rank_takes_its_group_with_it_and_the_group_comes_back(scene, rank, method):
@@ -251,6 +282,21 @@ def test_an_engine_that_starts_while_there_is_no_trainer_waits_for_its_first_ver
     assert len(events(scene, "worker-restarted")) == 1
 
 
+def test_an_engine_that_joins_while_the_trainer_takes_long_to_come_back_is_not_to_blame(scene):
+    async def meddle(controller):
+        await controller._run.condition.until(lambda: controller._run.events.step >= 5)
+        controller._crew.engines.seats[0].worker.kill()
+        await asyncio.sleep(0.01)
+        controller._crew.trainer.ranks[0].kill()
+
+    limits = "supervision={start_timeout: 60, max_restarts: 1}"
+    slow = "executor.mock.latency.load_state=400"
+    scene.run(SLOW, EVERY, "resources={infer: {num_gpus: 2}}", limits, slow, meddle=meddle)
+    ensure_whole(scene)
+    ensure_purged(scene)
+    assert sorted(data["worker"] for data in events(scene, "worker-lost")) == ["engine-0", "trainer"]
+
+
 def test_a_broken_exchange_of_all_restarts_the_trainer_and_the_engines(scene):
     async def meddle(controller):
         controller._weights._route = Route("mock", "tensors", collective=True)
@@ -348,3 +394,18 @@ def test_a_gradients_limit_is_the_same_after_a_resume(scene):
 )
 def test_under_a_dynamic_loss_scale_steps_that_are_not_finite_are_only_skipped(dtype, scale, kept):
     assert Rules.of(TrainingSpec(on_nonfinite="stop", amp=AmpSpec(True, dtype, scale))).nonfinite == kept
+
+
+def test_a_debug_run_whose_trainer_is_lost_while_it_renews_the_others_has_them_all_the_same(scene):
+    async def meddle(controller):
+        renew = controller._crew.renew
+
+        async def without_trainer(version):
+            controller._crew.renew = renew
+            controller._crew.trainer.ranks[0].kill()
+            await renew(version)
+
+        controller._crew.renew = without_trainer
+
+    assert scene.run("checkpoint.every=4", debug=True, meddle=meddle).outcome == "done"
+    assert "trainer-restarted" in scene.log.kinds()

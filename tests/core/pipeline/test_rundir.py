@@ -1,13 +1,25 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from areal_core.data import Batch, TaskRef, Trajectory, TrajectoryGroup
+from areal_core.pipeline import growing
 from areal_core.pipeline.rundir import Lines, RunDirectory
 from areal_core.pipeline.trace import Trace
+from areal_plugins.testing.sim.disk import ROOM, Disk
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A disk that can be filled."""
+    disk = Disk(tmp_path, lambda event, path, target: None)
+    with disk.mounted():
+        yield disk
 
 
 def batch(step, reward=1.0):
@@ -79,6 +91,45 @@ def test_a_line_ends_only_where_it_was_ended_whatever_its_texts_hold(tmp_path, t
     assert read(path) == [{"step": 1, "answer": f"4{text}5"}]
 
 
+def test_lines_after_the_step_are_forgotten_where_they_still_wait_for_room(full, tmp_path):
+    lines = Lines(tmp_path / "lines.jsonl")
+    lines.add({"step": 1, "text": "x" * ROOM})
+    full.fill()
+    for step in (2, 3, 4):
+        lines.add({"step": step, "text": "x" * (ROOM // 2)})
+    lines.rewind(3)
+    with pytest.raises(OSError, match="No space left"):
+        lines.sync()
+    full.drain()
+    lines.sync()
+    lines.close()
+    assert [line["step"] for line in read(tmp_path / "lines.jsonl")] == [1, 2, 3]
+
+
+def test_a_line_that_was_cut_short_by_a_full_disk_is_made_whole_or_forgotten_with_its_step(full, tmp_path):
+    lines = Lines(tmp_path / "lines.jsonl")
+    lines.add({"step": 1})
+    full.fill()
+    lines.add({"step": 2, "text": "x" * (2 * ROOM)})
+    assert not (tmp_path / "lines.jsonl").read_bytes().endswith(b"\n")
+    lines.rewind(1)
+    lines.close()
+    assert read(tmp_path / "lines.jsonl") == [{"step": 1}]
+
+
+def test_lines_beyond_the_limit_are_refused(full, tmp_path, monkeypatch):
+    monkeypatch.setattr(growing, "LIMIT", 10)
+    lines = Lines(tmp_path / "lines.jsonl")
+    full.fill()
+    lines.add({"text": "x" * (2 * ROOM)})
+    with pytest.raises(OSError, match="No space left"):
+        lines.add({"step": 2})
+    full.drain()
+    lines.add({"step": 3})
+    lines.close()
+    assert read(tmp_path / "lines.jsonl")[1:] == [{"step": 3}]
+
+
 def test_trained_groups_are_written_with_their_step_text_and_version(tmp_path):
     directory = RunDirectory(tmp_path)
     directory.trained(batch(4))
@@ -111,6 +162,50 @@ def test_a_run_that_goes_on_forgets_the_trajectories_after_its_step(tmp_path):
     assert [line["step"] for line in lines] == [98, 99, 100]
     assert lines[-1]["trajectories"][0]["reward"] == 0.5
     assert len(list((tmp_path / "trajectories").iterdir())) == 1
+
+
+def test_a_run_that_goes_on_reads_no_trajectories_but_those_about_its_step(tmp_path):
+    directory = RunDirectory(tmp_path)
+    for step in (0, 100, 150):
+        directory.trained(batch(step))
+    directory.close()
+    first = tmp_path / "trajectories" / "steps-0000001-0000100.jsonl"
+    first.write_text("not for us to read\n")
+    RunDirectory(tmp_path, step=101).close()
+    assert first.read_text() == "not for us to read\n"
+    lines = read(tmp_path / "trajectories" / "steps-0000101-0000200.jsonl")
+    assert [line["step"] for line in lines] == [101]
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """What was forced to the disk."""
+    synced = set()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    return synced
+
+
+def test_a_checkpoint_finds_every_line_of_its_steps_on_disk_with_the_names_of_their_files(tmp_path, synced):
+    directory = RunDirectory(tmp_path)
+    for step in (0, 99, 100, 200):
+        directory.trained(batch(step))
+    directory.metrics.add({"step": 201})
+    directory.sync()
+    directory.close()
+    trajectories = tmp_path / "trajectories"
+    assert {*trajectories.iterdir(), trajectories, tmp_path / "metrics.jsonl", tmp_path} <= synced
+
+
+def test_files_that_are_full_are_synced_once(tmp_path, synced):
+    directory = RunDirectory(tmp_path)
+    for step in (0, 100):
+        directory.trained(batch(step))
+    directory.sync()
+    synced.clear()
+    directory.sync()
+    directory.close()
+    assert tmp_path / "trajectories" / "steps-0000001-0000100.jsonl" not in synced
+    assert tmp_path / "trajectories" / "steps-0000101-0000200.jsonl" in synced
 
 
 def test_a_runs_origin_is_written_without_secrets(tmp_path):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 
 import pytest
 
-from areal_core.errors import RunFailed
-from areal_core.pipeline import checkpoint, manifest
+from areal_core.errors import RunFailed, WorkerLost
+from areal_core.pipeline import checkpoint, growing, manifest
+from areal_plugins.testing.sim.disk import Disk
 
 EVERY = "checkpoint={every: 4, keep: 100}"
 SLOW = "inference.mock.token_seconds=0.1"
@@ -59,6 +61,26 @@ def test_a_run_outlives_a_trainer_that_cannot_save(scene, method, debug):
     assert f"told to fail at call 2 of {method}" in event.data["cause"]
 
 
+def test_a_trainer_that_is_lost_while_it_writes_the_last_checkpoint_comes_back(scene):
+    async def meddle(controller):
+        run = controller._run
+        await run.condition.until(lambda: run.events.step >= 19)
+        rank = controller._crew.trainer.ranks[0]
+        call = rank.call
+
+        async def dies(method, *args, timeout=None):
+            if method == "written":
+                rank.kill()
+                raise WorkerLost(rank.name, "killed")  # before anybody else has noticed
+            return await call(method, *args, timeout=timeout)
+
+        rank.call = dies
+
+    assert scene.run("checkpoint={every: 8}", meddle=meddle).outcome == "done"
+    assert "trainer-restarted" in scene.log.kinds()
+    assert saved(scene)[-1] == 20
+
+
 def test_a_run_whose_last_checkpoint_cannot_be_written_has_failed_and_lost_nothing_else(scene, full_at):
     full_at(5, 6)
     with pytest.raises(RunFailed, match="No space left on device"):
@@ -103,6 +125,25 @@ def test_a_run_that_is_stopped_waits_for_the_checkpoint_that_is_being_written(sc
     assert len(saved(scene)) == 2
 
 
+def test_a_trainer_that_never_writes_its_checkpoint_is_hung_and_restarted(scene):
+    hangs = "executor.mock.faults=[{method: written, kind: hang, call: 2}]"
+    summary = scene.run("checkpoint={every: 4, keep: 9}", hangs, "supervision.train_timeout=3")
+    assert summary.outcome == "done"
+    (event,) = without_checkpoint(scene)
+    assert event.data["of"] == 8
+    (back,) = [event for event in scene.log.events if event.kind == "going-back"]
+    assert "hung: a checkpoint was not written within 3 s" in back.message
+    assert back.data["step"] == 4
+    assert saved(scene) == [4, 8, 12, 16, 20]
+    assert saved_steps(scene) == list(range(1, 21))
+
+
+def test_a_last_checkpoint_that_is_never_written_is_tried_again_by_a_new_trainer(scene):
+    hangs = "executor.mock.faults=[{method: written, kind: hang, call: 5}]"
+    assert scene.run("checkpoint={every: 4, keep: 9}", hangs, "supervision.train_timeout=3").outcome == "done"
+    assert saved(scene) == [4, 8, 12, 16, 20]
+
+
 def test_a_damaged_checkpoint_that_was_passed_over_is_an_event(scene):
     scene.run(EVERY, "training.max_steps=8")
     (scene.checkpoint(8) / "config.json").write_bytes(b"{}")
@@ -116,3 +157,41 @@ def test_a_damaged_checkpoint_that_was_passed_over_is_an_event(scene):
 
 def saved_steps(scene):
     return [line["step"] for line in scene.lines("metrics.jsonl")]
+
+
+def filled(scene, disk, seconds=3.0):
+    """The whole disk is full for so long, from step 5 on."""
+
+    async def meddle(controller):
+        run = controller._run
+        await run.condition.until(lambda: run.events.step >= 5)
+        disk.fill()
+        await asyncio.sleep(seconds)
+        disk.drain()
+
+    return meddle
+
+
+@pytest.fixture
+def disk(tmp_path):
+    with Disk(tmp_path, lambda event, path, target: None).mounted() as disk:
+        yield disk
+
+
+def test_a_run_outlives_a_disk_where_nothing_can_be_written_and_its_files_lack_nothing(scene, disk):
+    assert scene.run("checkpoint.every=2", meddle=filled(scene, disk)).outcome == "done"
+    assert without_checkpoint(scene)
+    assert saved_steps(scene) == list(range(1, 21))
+    written = [line["step"] for line in scene.lines("trajectories/steps-0000001-0000100.jsonl")]
+    assert written == sorted(written)
+    assert set(written) == set(range(1, 21))
+    kinds = [line["kind"] for line in scene.lines("events.jsonl")]
+    assert kinds == scene.log.kinds()
+
+
+def test_a_run_that_fails_while_the_disk_is_full_says_so_as_any_other(scene, disk, monkeypatch):
+    monkeypatch.setattr(growing, "LIMIT", 2000)
+    with pytest.raises(RunFailed, match="No space left on device") as caught:
+        scene.run("checkpoint.every=2", meddle=filled(scene, disk, seconds=1e6))
+    assert "--resume" in caught.value.resume
+    assert saved(scene)

@@ -46,17 +46,24 @@ class World:
 
     def resume(self, bound: Bound) -> int:
         """Go on under `bound`, as from a checkpoint; the groups that were given up."""
-        finished, running = self.finished, sorted(self.running)
+        finished, running = self.finished, self.running
         held = len(finished) + len(running)
         self.bound, self.ledger = bound, Ledger(bound, self.ledger.step)
         due = sorted(finished, key=lambda sequence: (finished[sequence], sequence))
         self.finished = {sequence: finished[sequence] for sequence in due if self._restore(sequence)}
         self.running, self.lags, self.batches = {}, [], []
-        for sequence in running:
+        for sequence in sorted(running):
             if self.ledger.room():
-                self.ledger.admit(sequence)
-                self.running[sequence] = self.ledger.committed
+                self._restart(sequence, running[sequence])
         return held - len(self.finished) - len(self.running)
+
+    def _restart(self, sequence: int, oldest: int) -> None:
+        """Go on with what was drawn, or begin anew."""
+        if self.random.random() < 0.3:
+            self.ledger.admit(sequence)
+            self.running[sequence] = self.ledger.committed
+        elif self.ledger.resume(sequence, oldest):
+            self.running[sequence] = oldest
 
     def _restore(self, sequence: int) -> bool:
         return self.ledger.restore(sequence, self.finished[sequence])

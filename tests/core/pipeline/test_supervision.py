@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from itertools import pairwise
 
 import pytest
@@ -218,7 +219,7 @@ def test_what_workers_have_to_say_becomes_events(scene, monkeypatch):
     notes = [Note("memory-pressure", "91% of its memory was in use", "warning", {"before": 0.91})]
 
     async def health(self):
-        return Health(0.91, tuple(notes.pop() for _ in notes[:1]))
+        return Health(tuple(notes.pop() for _ in notes[:1]))
 
     monkeypatch.setattr("areal_core.workers.engine.EngineService.health", health)
     scene.run(SLOW)
@@ -275,7 +276,7 @@ def test_a_trainer_rank_is_asked_how_it_is_as_well(scene, monkeypatch):
     notes = [Note("memory-pressure", "91% of its memory was in use", "warning", {"before": 0.91})]
 
     async def health(self):
-        return Health(0.91, tuple(notes.pop() for _ in notes[:1]))
+        return Health(tuple(notes.pop() for _ in notes[:1]))
 
     monkeypatch.setattr("areal_core.workers.trainer.TrainerService.health", health)
     scene.run(SLOW)
@@ -291,3 +292,25 @@ def test_a_trainer_rank_that_answers_nothing_hangs_and_takes_its_group_back_to_t
     assert [(data["worker"], data["how"]) for data in lost] == [("trainer", "hung")]
     assert lost[0]["reason"] == "hung: trainer-1: no answer for 60 s"
     assert trained(scene) == list(range(80))
+
+
+@pytest.mark.parametrize("name", ["engine-0", "trainer"])
+def test_a_restart_for_which_this_machine_has_no_means_is_tried_again(scene, name):
+    async def act(controller):
+        executor = controller._executor
+        start, problems = executor.start, [OSError(errno.EMFILE, "Too many open files")]
+
+        async def start_some(spec):
+            if problems:
+                raise problems.pop()
+            return await start(spec)
+
+        executor.start = start_some
+        crew = controller._crew
+        (crew.trainer.ranks[0] if name == "trainer" else seat(controller, name).worker).kill()
+
+    scene.run(SLOW, meddle=at_step(3, act))
+    assert trained(scene) == list(range(80))
+    lost = [event.data["reason"] for event in events(scene, "worker-lost") if event.data["worker"] == name]
+    assert len(lost) == 2
+    assert "Too many open files" in lost[1]

@@ -19,7 +19,7 @@ class Worker:
     """Writes down its calls; `answers` may hold a coroutine function or an exception for a method."""
 
     def __init__(self, name, diary, **answers):
-        self.name, self.diary, self.answers, self.killed = name, diary, answers, False
+        self.name, self.diary, self.answers, self.killed, self.broken = name, diary, answers, False, False
 
     async def call(self, method, *args, timeout=None):
         self.diary.append((self.name, method, *(str(getattr(a, "version", a)) for a in args)))
@@ -107,6 +107,19 @@ def test_versions_follow_one_another(virtually):
     ]  # fmt: skip
 
 
+def test_a_version_that_cannot_be_freed_is_told_and_ends_nothing(virtually):
+    async def main():
+        trainer = Worker("trainer", [], release=RemoteError("trainer", "release", Remote("OSError", "not empty")))
+        weights, _, stop, events, told = make(trainer, engines=[Worker("a", [])])
+        await weights.publish(V1)
+        await weights.publish(V2)
+        await weights.settled()
+        await asyncio.sleep(1)
+        return stop.asked, [event.kind for event in events], told
+
+    assert virtually(main()) == (None, ["release-failed"], [V1, V2])
+
+
 def test_admission_is_held_for_the_swap_alone(virtually):
     seen = []
 
@@ -124,24 +137,44 @@ def test_admission_is_held_for_the_swap_alone(virtually):
     assert seen == [("prepare", False), ("commit", True), ("after", False)]
 
 
-def test_a_fetch_that_keeps_failing_leaves_every_engine_as_it_was(virtually):
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_version_that_no_engine_can_fetch_or_none_of_a_broken_trainer_leaves_every_engine_as_it_was(
+    virtually, broken
+):
     diary = []
 
     async def main():
-        engines = [Worker("a", diary), Worker("b", diary, prepare=error())]
-        weights, _, stop, events, told = make(engines=engines, diary=diary)
+        trainer = Worker("trainer", diary)
+        trainer.broken = broken
+        engines = [Worker("a", diary, prepare=None if broken else error()), Worker("b", diary, prepare=error())]
+        weights, pool, stop, events, told = make(trainer, engines=engines, diary=diary)
         await weights.publish(V1)
         with pytest.raises(RemoteError, match="broken"):
             await weights.settled()
         await asyncio.sleep(0)
+        assert [seat.name for seat in pool.ready] == ["a", "b"]
         return stop.cause, len(events), told, weights.version
 
     cause, failures, told, version = virtually(main())
     assert isinstance(cause, RemoteError)
-    assert (failures, told, version) == (3, [], None)
+    assert (failures, told, version) == (3 if broken else 6, [], None)
     assert {(name, method) for name, method, _ in diary if method in ("commit", "discard")} == {
         ("a", "discard"), ("b", "discard")
     }  # fmt: skip
+
+
+def test_an_engine_that_alone_cannot_fetch_a_version_is_ended_and_the_others_go_on(virtually):
+    async def main():
+        engines = [Worker("a", []), Worker("b", [], prepare=error("no space left in /dev/shm"))]
+        weights, pool, stop, events, told = make(engines=engines)
+        await weights.publish(V1)
+        await weights.settled()
+        await asyncio.sleep(0)
+        assert (stop.asked, len(events), told) == (None, 3, [V1])
+        return [engine.killed for engine in engines], [seat.name for seat in pool.ready], pool.seats[1].fault
+
+    fault = "it could not fetch version 0.1: no space left in /dev/shm"
+    assert virtually(main()) == ([False, True], ["a"], fault)
 
 
 def test_an_engine_that_fails_its_swap_is_ended_and_serves_no_more(virtually):
@@ -315,6 +348,7 @@ def test_a_collective_transport_refuses_an_engine_that_starts_later(virtually):
     async def main():
         weights, pool, *_ = make(engines=[Worker("a", [])], collective=True)
         await weights.publish(V1)
+        pool.seats[0].ready = False
         await weights.join(pool.seats[0])
 
     with pytest.raises(WorkerLost, match="cannot take in an engine that starts later"):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from areal_core.contexts import ModuleRef, Place
 from areal_core.data import Completion, GenerateRequest, Sampling, WeightOffer, WeightVersion
@@ -121,12 +122,44 @@ def test_a_discarded_version_is_freed_and_forgotten() -> None:
     async def test(service: EngineService, _engine: Any, transport: Any) -> None:
         await service.prepare(offer(V1))
         await service.discard(V1)
-        await service.discard(V2)
         assert transport.calls[-1] == "release 0.1"
         with pytest.raises(ComponentError, match="not prepared"):
             await service.commit(V1)
 
     serving(test)
+
+
+def test_what_was_fetched_in_part_is_freed_too() -> None:
+    async def test(service: EngineService, _engine: Any, transport: Any) -> None:
+        with pytest.raises(TransportError):
+            await service.prepare(offer(V1, damaged=1))
+        await service.discard(V1)
+        assert transport.calls[-1] == "release 0.1"
+
+    serving(test)
+
+
+def test_what_is_discarded_while_it_is_fetched_is_freed_after_that() -> None:
+    async def test(service: EngineService, _engine: Any, transport: Any) -> None:
+        began, go_on = asyncio.Event(), threading.Event()
+        loop, receive = asyncio.get_running_loop(), transport.receive
+
+        def slow(offer: WeightOffer) -> Any:
+            loop.call_soon_threadsafe(began.set)
+            go_on.wait()
+            return receive(offer)
+
+        transport.receive = slow
+        prepare = asyncio.create_task(service.prepare(offer(V1)))
+        await began.wait()
+        prepare.cancel()
+        discard = asyncio.create_task(service.discard(V1))
+        await asyncio.sleep(0)
+        go_on.set()
+        await discard
+        assert transport.calls[-2:] == ["receive 0.1", "release 0.1"]
+
+    serving(test, threaded=True)
 
 
 def test_a_failed_load_resumes_and_refuses_until_a_later_one_succeeds() -> None:
@@ -235,6 +268,16 @@ def test_the_transport_has_a_thread_of_its_own_only_in_a_process(threaded: bool)
     serving(test, threaded=threaded)
 
 
+def test_an_engine_is_built_off_the_loop_only_in_a_process() -> None:
+    for threaded in (True, False):
+
+        async def test(_service: EngineService, engine: Any, transport: Any) -> None:
+            assert (engine.built_in != threading.get_ident()) is threaded  # noqa: B023 - it runs at once
+            assert (engine.built_in in transport.threads) is True
+
+        serving(test, threaded=threaded)
+
+
 def test_closing_frees_the_engine_and_then_the_transport_even_if_one_fails() -> None:
     async def test() -> None:
         service = EngineService(threaded=False)
@@ -270,3 +313,29 @@ def test_the_engines_counters_are_passed_on() -> None:
         assert (await service.stats()).generated_tokens == 5
 
     serving(test)
+
+
+SO_FAR = Completion.empty(0, "abort")
+
+
+@pytest.mark.parametrize(("interruptible", "told"), [(True, [SO_FAR]), (False, [])])
+def test_an_engine_that_keeps_answers_over_an_update_tells_what_it_has_drawn_so_far(
+    interruptible: bool, told: list[Completion]
+) -> None:
+    async def test(service: EngineService, engine: Any, _transport: Any) -> None:
+        assert await service.partial("r") == []  # it cannot tell
+        engine.partial = lambda request: (SO_FAR,) if request == "r" else ()
+        assert await service.partial("r") == told
+
+    serving(test, evolve(plan(), interruptible=interruptible))
+
+
+def test_what_was_drawn_by_unknown_weights_is_not_told() -> None:
+    async def test(service: EngineService, engine: Any, _transport: Any) -> None:
+        engine.partial = lambda request: (SO_FAR,)
+        await service.prepare(offer(V1, bad=1.0))
+        with pytest.raises(ComponentError):
+            await service.commit(V1)
+        assert await service.partial("r") == []
+
+    serving(test, plan("load {'bad'"))

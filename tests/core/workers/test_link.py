@@ -21,6 +21,10 @@ Linked = Callable[..., AbstractAsyncContextManager[tuple[Link, Link]]]
 Wires = Callable[[], AbstractAsyncContextManager[tuple[Wire, Wire]]]
 
 
+class Burst(BaseException):
+    pass
+
+
 class Toys:
     """A service of everything that can happen."""
 
@@ -57,6 +61,12 @@ class Toys:
 
     async def give_up(self) -> None:
         raise asyncio.CancelledError
+
+    async def burst(self) -> None:
+        raise Burst("no Exception")
+
+    async def interrupt(self) -> None:
+        raise KeyboardInterrupt
 
     async def count(self, n: int) -> AsyncIterator[int]:
         try:
@@ -170,6 +180,8 @@ def test_an_input_error_reads_as_it_would_here(linked: Linked) -> None:
         ("unsendable", "TypeError: a object cannot cross"),
         ("lie", "ValueError: its answer is no"),
         ("give_up", "Cancelled"),
+        ("burst", "Burst: no Exception"),
+        ("interrupt", "KeyboardInterrupt"),
     ],
 )
 def test_a_call_never_hangs_on_a_broken_method(linked: Linked, method: str, error: str) -> None:

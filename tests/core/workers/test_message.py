@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from areal_core.data import Sampling, TaskRef, Trajectory, TrajectoryGroup
+from areal_core.data import Completion, GenerateRequest, Sampling, TaskRef, Trajectory, TrajectoryGroup
 from areal_core.workers.message import Kind, Packer, Unpacker
+from areal_core.workers.partial import continued, interrupted
 from areal_core.workers.plans import GroupOrder, GroupResult
 
 numbers = st.sampled_from("?bBhHiIqQefdFD").map(np.dtype)
@@ -74,6 +75,22 @@ def test_a_scored_group_arrives_whole() -> None:
 def test_records_arrive_equal() -> None:
     sent = GroupOrder(3, TaskRef("math", "train", 7), (0, 2), Sampling(stop=("\n",)), seed=2**63 - 1, timeout=1.5)
     assert cross(sent, GroupOrder) == sent
+
+
+def test_what_was_begun_arrives_with_an_order_and_with_a_request() -> None:
+    tokens, logprobs, versions = np.arange(3, dtype=np.int32), np.zeros(3, np.float32), np.full(3, 7, np.int64)
+    begun = Completion(0, tokens, logprobs, versions, "abort")
+    group = TrajectoryGroup(3, TaskRef("math", "train", 7), interrupted(tokens, [begun]))
+    sent = GroupOrder(3, group.task, (0,), Sampling(), seed=1, begun=group)
+    told = cross(cross([group], list[TrajectoryGroup])[0], TrajectoryGroup)
+    for arrived in (told, cross(sent, GroupOrder).begun):
+        for name, column in group.trajectories[0].columns.items():
+            np.testing.assert_array_equal(arrived.trajectories[0].columns[name], column)
+    asked = GenerateRequest("r", tokens, Sampling(), begun=continued(told, tokens, 1))
+    (arrived,) = cross(asked, GenerateRequest).begun
+    assert (arrived.index, arrived.finish) == (0, "abort")
+    for name in ("tokens", "logprobs", "versions"):
+        np.testing.assert_array_equal(getattr(arrived, name), getattr(begun, name))
 
 
 def test_numpy_scalars_arrive_as_plain_numbers() -> None:

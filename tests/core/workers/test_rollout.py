@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 
 from areal_core.contexts import EnvironmentContext, ModuleRef, RewardContext
 from areal_core.data import (
@@ -21,6 +21,7 @@ from areal_core.data import (
     Score,
     Task,
     TaskRef,
+    TrajectoryGroup,
     WeightVersion,
 )
 from areal_core.errors import ComponentError, GenerationAborted, InputError, Remote, RemoteError, WorkerLost
@@ -446,12 +447,17 @@ def test_a_reward_that_raises_is_named_with_the_task_and_the_cause() -> None:
     assert str(failure.value) == "reward/judge: score world/train/3, member 1: KeyError: 'gold'"
 
 
-def test_a_reward_that_exits_is_one_that_fails() -> None:
+class Burst(BaseException):
+    """As some libraries' time-outs are, so that nobody takes them for an ordinary error."""
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, Burst])
+def test_a_reward_that_raises_what_is_no_exception_is_one_that_fails(kind: type[BaseException]) -> None:
     def leaves(sample: Sample) -> Score:
-        raise SystemExit(0)
+        raise kind(0)
 
     Judge.verdict = staticmethod(leaves)
-    with pytest.raises(ComponentError, match="reward/judge: score world/train/3, member 1: SystemExit: 0"):
+    with pytest.raises(ComponentError, match=f"reward/judge: score world/train/3, member 1: {kind.__name__}: 0"):
         rolled(Engine(), order(members=(1,)))
 
 
@@ -481,13 +487,23 @@ def test_an_environment_that_raises_is_named() -> None:
     assert str(failure.value) == "environment/world: play world/train/3, member 1: ZeroDivisionError: board of size 0"
 
 
-def test_an_environment_that_exits_is_one_that_fails() -> None:
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, Burst])
+def test_an_environment_that_raises_what_is_no_exception_is_one_that_fails(kind: type[BaseException]) -> None:
     async def leaves(task: Task, session: Any) -> Score:
-        raise SystemExit(3)
+        raise kind(3)
 
     World.play = staticmethod(leaves)
-    with pytest.raises(ComponentError, match="environment/world: play world/train/3, member 1: SystemExit: 3"):
+    with pytest.raises(ComponentError, match=f"environment/world: play world/train/3, member 1: {kind.__name__}: 3"):
         rolled(Engine(), order(members=(1,)))
+
+
+def test_an_environment_that_raises_it_where_it_makes_a_task_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bursts(self: World, split: str, index: int) -> Task:
+        raise Burst("no map")
+
+    monkeypatch.setattr(World, "task", bursts)
+    with pytest.raises(ComponentError, match="environment/world: make world/train/3: Burst: no map"):
+        rolled(Engine(), order())
 
 
 def test_an_environment_that_cannot_make_the_task_is_named() -> None:
@@ -773,6 +789,23 @@ def test_a_lost_engine_is_dialled_again(first: Engine | Exception, reason: str) 
     asyncio.run(main())
 
 
+def test_a_link_that_breaks_while_nobody_uses_it_is_forgotten(linked: Any) -> None:
+    async def main() -> None:
+        async with linked(Engine()) as (link, served):
+
+            async def dial(_address: str) -> Any:
+                return link
+
+            engines = RolloutService(dial, threaded=False)._engines
+            assert await engines.link("unix:engine") is link
+            served.abort("the engine died")
+            await link.lost()
+            await asyncio.sleep(0)  # for the callbacks
+            assert not engines._links
+
+    asyncio.run(main())
+
+
 def test_groups_that_start_together_share_one_link() -> None:
     async def main() -> None:
         service = RolloutService(Switchboard(Engine()), threaded=False)  # type: ignore[arg-type]
@@ -791,3 +824,150 @@ def test_building_happens_off_the_loop_where_asked() -> None:
         await service.close()
 
     asyncio.run(main())
+
+
+# --- answers on their way --------------------------------------------------------------------------
+
+
+class Halfway(Engine):
+    """Member 1 is done, the others have drawn "o" so far."""
+
+    async def call(self, method: str, *args: Any, timeout: float | None = None) -> Any:
+        assert (method, args) == ("partial", (self.requests[0].id,))
+        return [completion(index, "o", "abort") for index in range(self.requests[0].n) if index != 1]
+
+
+class Silent(Halfway):
+    async def call(self, method: str, *args: Any, timeout: float | None = None) -> Any:
+        await asyncio.Event().wait()
+
+
+class Gone(Halfway):
+    async def call(self, method: str, *args: Any, timeout: float | None = None) -> Any:
+        raise WorkerLost(self.name, "gone")
+
+
+async def one_is_done(request: GenerateRequest) -> AsyncIterator[Completion]:
+    if request.n == 3:
+        yield completion(1)
+    await asyncio.Event().wait()
+
+
+async def told(service: RolloutService, engine: Engine, turns: int = 20) -> list[TrajectoryGroup]:
+    """What is told of the group 5 a while after it has begun; it is given up then."""
+    playing = asyncio.ensure_future(service.run_group(order()))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    try:
+        return await service.partial([4, 5])
+    finally:
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
+
+
+def telling(engine: Engine) -> list[TrajectoryGroup]:
+    async def main() -> list[TrajectoryGroup]:
+        async with serving(engine) as service:
+            return await told(service, engine)
+
+    return asyncio.run(main())
+
+
+def test_what_was_drawn_so_far_is_told_of_those_on_their_way_and_of_those_that_are_done() -> None:
+    (group,) = telling(Halfway(one_is_done))
+    assert (group.sequence, group.task) == (5, TaskRef("world", "train", 3))
+    assert [(t.finish, t.answer, t.trained_units) for t in group] == [
+        ("abort", "o", 1),
+        ("stop", "ok", 3),
+        ("abort", "o", 1),
+    ]
+
+
+def test_a_group_is_told_of_while_only_its_verdict_is_missing() -> None:
+    Judge.verdict = lambda sample: asyncio.Event().wait()
+    (group,) = telling(Halfway(at_once))
+    assert [(trajectory.finish, trajectory.answer) for trajectory in group] == [("stop", "ok")] * 3
+
+
+def test_an_engine_that_is_gone_has_nothing_to_tell() -> None:
+    assert telling(Gone(one_is_done)) == []
+
+
+def test_an_engine_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("areal_core.workers.rollout.PATIENCE", 0.0)
+    assert telling(Silent(one_is_done)) == []
+
+
+def test_a_group_that_has_not_asked_yet_or_was_not_asked_for_is_not_told_of() -> None:
+    async def main() -> None:
+        engine = Halfway(one_is_done)
+        async with serving(engine) as service:
+            assert await told(service, engine, turns=1) == []
+            playing = asyncio.ensure_future(service.run_group(order()))
+            await asyncio.sleep(0.01)
+            assert await service.partial([4]) == []
+            playing.cancel()
+
+    asyncio.run(main())
+
+
+def test_members_that_ask_for_different_things_are_not_told_of() -> None:
+    async def play(task: Task, session: Any) -> Score:
+        return await single_turn(Task(f"ask {session.member}"), session)
+
+    World.play = play
+    assert telling(Halfway(never)) == []
+
+
+def test_a_later_turn_is_not_told_of_but_the_first_is() -> None:
+    async def play(task: Task, session: Any) -> Score:
+        await session.generate(task.prompt)
+        session.append("and?")
+        return await session.score((await session.generate()).text)
+
+    async def first_turn(request: GenerateRequest) -> AsyncIterator[Completion]:
+        for index in range(request.n if len(request.tokens) == 3 else 0):
+            yield completion(index)
+        await asyncio.Event().wait()
+
+    class Done(Engine):
+        async def call(self, method: str, *args: Any, timeout: float | None = None) -> Any:
+            return []
+
+    World.play = play
+    (group,) = telling(Done(first_turn))
+    assert [trajectory.answer for trajectory in group] == ["ok", "ok", "ok"]
+    assert [trajectory.prompt_length for trajectory in group] == [3, 3, 3]
+
+
+def test_a_group_goes_on_from_what_was_begun_of_it() -> None:
+    (begun,) = telling(Halfway(one_is_done))
+    engine = Engine()
+    rolled(engine, evolve(order(), begun=begun))
+    (request,) = engine.requests
+    assert [(c.index, c.finish, c.text) for c in request.begun] == [
+        (0, "abort", "o"),
+        (1, "stop", "ok"),
+        (2, "abort", "o"),
+    ]
+    assert [c.tokens.tolist() for c in request.begun] == [[ord("o")], [ord("o"), ord("k"), 0], [ord("o")]]
+
+
+def test_only_the_first_turn_goes_on() -> None:
+    async def play(task: Task, session: Any) -> Score:
+        await session.generate(task.prompt)
+        return await session.score((await session.generate()).text)
+
+    World.play = play
+    (begun,) = telling(Halfway(one_is_done))
+    engine = Engine()
+    rolled(engine, evolve(order(), begun=begun))
+    assert [len(request.begun) for request in engine.requests] == [3, 0, 0, 0]
+
+
+def test_a_task_that_has_changed_begins_anew() -> None:
+    (begun,) = telling(Halfway(one_is_done))
+    World.task_made = Task("another", answer="ok")
+    engine = Engine()
+    rolled(engine, evolve(order(), begun=begun))
+    assert engine.requests[0].begun == ()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from areal_core.data import NO_VERSION, Completion, Message, Reply, Sampling, Score, Task, TaskRef, Trajectory
 from areal_core.errors import Remote, RemoteError
 from areal_core.workers.session import Judge, Opening, Play, Prompts, RolloutSession, Transcript, sound
+from areal_plugins.testing.clock import run_virtually
 
 REF = TaskRef("world", "train", 0)
 
@@ -115,6 +116,58 @@ def test_a_first_prompt_that_fills_the_context_is_an_error_of_input() -> None:
     with pytest.raises(RemoteError, match="no room") as raised:
         asyncio.run(open_with_too_much())
     assert raised.value.exit_code == 2
+
+
+class Slow(Requests):
+    """Answers after a second."""
+
+    def ask(self, tokens: np.ndarray, sampling: Sampling, stream: tuple[int, int]) -> asyncio.Future[Completion]:
+        async def later() -> Completion:
+            await asyncio.sleep(1)
+            return await answer
+
+        answer = super().ask(tokens, sampling, stream)
+        return asyncio.ensure_future(later())
+
+
+async def attempt(session: RolloutSession, operation: str) -> None:
+    match operation:
+        case "generate":
+            await session.generate()
+        case "append":
+            session.append("and then")
+        case "score":
+            await session.score("t")
+
+
+@pytest.mark.parametrize("operation", ["generate", "append", "score"])
+def test_nothing_is_said_while_the_model_speaks(operation: str) -> None:
+    """Two turns at once would be drawn from the same context, and recorded one after the other."""
+
+    async def interrupt() -> RolloutSession:
+        session = RolloutSession(play(Slow([completion([(5, -1.0, 0)])] * 3)), 0)
+        await session.generate("a bc def")
+        asked = asyncio.ensure_future(session.generate())
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match=f"cannot {operation}.*await it first"):
+            await attempt(session, operation)
+        await asked
+        await session.generate()
+        return session
+
+    columns = run_virtually(interrupt()).trajectory(Score(1.0)).columns
+    assert columns["mask"].tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_turn_that_is_given_up_may_be_asked_for_again() -> None:
+    async def ask_again() -> Reply:
+        session = RolloutSession(play(Slow([completion([(5, -1.0, 0)])] * 3)), 0)
+        await session.generate("a bc def")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(session.generate(), 0.5)
+        return await session.generate()
+
+    assert run_virtually(ask_again()).tokens == (5,)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1))

@@ -26,6 +26,7 @@ class Toy:
         self.options, self.context = options, context
         self.calls: list[str] = []
         self.threads: set[int] = set()
+        self.built_in = threading.get_ident()
         self.note("build")
 
     def note(self, call: str) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from attrs import evolve
 
-from areal_core.data import WeightVersion
-from areal_plugins import ComponentError, TransportError
+from areal_core.data import Completion, WeightVersion
+from areal_plugins import ComponentError, InputError, TransportError
 
 
 class Source:
@@ -375,3 +376,140 @@ def cache_of(engine: Any) -> Any:
 
 def rows_of(engine: Any) -> Any:
     return engine._live().scheduler.rows
+
+
+# --- going on from what was begun elsewhere ---------------------------------------------------------
+
+
+async def cut(engine: Any, request: Any, tokens: int) -> list[Any]:
+    """What was drawn of `request` after `tokens` tokens, whole completions among it; the rest is given up."""
+    whole: dict[int, Completion] = {}
+
+    async def listen() -> None:
+        async for completion in engine.generate(request):
+            whole[completion.index] = completion
+
+    task = asyncio.create_task(listen())
+    await generated(engine, tokens)
+    partial = {completion.index: completion for completion in engine.partial(request.id)}
+    await asyncio.sleep(0)  # what has ended by now is on its way
+    found = whole | partial
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return [found[index] for index in sorted(found)]
+
+
+def columns(answers: list[Any]) -> list[Any]:
+    return [(a.index, a.tokens.tolist(), a.versions.tolist(), a.finish, a.text) for a in answers]
+
+
+@pytest.mark.parametrize("prompt", [[5, 6, 7, 8, 9], [5]])
+@pytest.mark.parametrize("rows", [8, 2])
+@pytest.mark.parametrize("tokens", [3, 25, 45])
+def test_an_answer_that_goes_on_elsewhere_is_the_one_that_was_never_cut(speaker, tools, prompt, rows, tokens):
+    """Some of its members may wait for a row, some be whole."""
+    _, directory = speaker
+    stops = {"ignore_eos": False, "stop_token_ids": (40, 41, 90, 120, 200, 201), "temperature": 1.5}
+    request = tools.request(prompt, n=4, seed=5, max_new_tokens=16, **stops)
+
+    async def main():
+        async with tools.serve(directory, rows=rows, prefill_tokens=4) as engine:
+            uncut = await tools.collect(engine, request)
+        async with tools.serve(directory, rows=rows) as engine:
+            begun = await cut(engine, request, tokens)
+        async with tools.serve(directory, rows=rows, prefill_tokens=4) as engine:
+            return uncut, begun, await tools.collect(engine, evolve(request, begun=tuple(begun)))
+
+    uncut, begun, answers = asyncio.run(main())
+    assert [answer.index for answer in begun] == [0, 1, 2, 3]
+    assert any(0 < len(answer.tokens) < len(whole.tokens) for answer, whole in zip(begun, uncut, strict=True))
+    assert columns(answers) == columns(uncut)
+    for answer, whole in zip(answers, uncut, strict=True):
+        assert answer.logprobs == pytest.approx(whole.logprobs, abs=1e-4)
+
+
+def test_an_answer_that_goes_on_under_new_weights_keeps_what_was_drawn_by_the_old_ones(qwen, tools):
+    _, directory = qwen
+    other = tools.build("qwen2", seed=1)
+    prompt = [5, 6, 7, 8, 9]
+    request = tools.request(prompt, n=3, max_new_tokens=12, temperature=0.0)
+
+    async def main():
+        async with tools.serve(directory) as engine:
+            begun = await cut(engine, request, 3 * 5)
+        async with tools.serve(directory) as engine:
+            await swap(engine, other.named_parameters(), 1)
+            return begun, await tools.collect(engine, evolve(request, begun=tuple(begun)))
+
+    for old, answer in zip(*asyncio.run(main()), strict=True):
+        kept = len(old.tokens)
+        assert answer.versions.tolist() == [0] * kept + [1] * (12 - kept)
+        assert answer.tokens[:kept].tolist() == old.tokens.tolist()
+        assert answer.logprobs[:kept].tolist() == old.logprobs.tolist()
+        logits = tools.logits(other, prompt, answer.tokens)[kept:]
+        assert answer.tokens[kept:].tolist() == logits.argmax(axis=1).tolist()
+        wanted = [np.log(tools.distribution(row)[t]) for row, t in zip(logits, answer.tokens[kept:], strict=True)]
+        assert answer.logprobs[kept:] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_a_stop_string_may_begin_in_what_was_drawn_before(speaker, tools):
+    _, directory = speaker
+
+    async def main():
+        async with tools.serve(directory) as engine:
+            (free,) = await tools.collect(engine, tools.request([70], seed=3, max_new_tokens=12))
+            stop = engine._live().core.scheduler._text(free.tokens[4:7].tolist())
+            request = tools.request([70], seed=3, max_new_tokens=12, stop=(stop,))
+            (uncut,) = await tools.collect(engine, request)
+            begun = evolve(free, tokens=free.tokens[:6], logprobs=free.logprobs[:6], versions=free.versions[:6])
+            begun = evolve(begun, finish="abort", text="")
+            return uncut, *(await tools.collect(engine, evolve(request, begun=(begun,))))
+
+    uncut, answer = asyncio.run(main())
+    assert uncut.finish == "stop"
+    assert columns([answer]) == columns([uncut])
+
+
+def test_what_was_begun_and_has_no_room_left_has_ended_by_its_length(speaker, tools):
+    _, directory = speaker
+
+    async def main():
+        async with tools.serve(directory) as engine:
+            (free,) = await tools.collect(engine, tools.request([70], max_new_tokens=12))
+            request = tools.request([70], max_new_tokens=6)
+            return free, *(await tools.collect(engine, evolve(request, begun=(evolve(free, finish="abort"),))))
+
+    free, answer = asyncio.run(main())
+    assert columns([answer]) == columns([evolve(free, finish="length")])
+
+
+def test_an_engine_tells_what_it_has_drawn_and_goes_on_with_it(qwen, tools):
+    _, directory = qwen
+    request = tools.request([5, 6], n=3, seed=9, max_new_tokens=12)
+
+    async def main():
+        async with tools.serve(directory, rows=2) as engine:
+            task = asyncio.create_task(tools.collect(engine, request))
+            await generated(engine, 9)
+            assert engine.partial("another") == []
+            return engine.partial("r"), await task
+
+    partial, answers = asyncio.run(main())
+    assert [(p.index, p.finish) for p in partial] == [(0, "abort"), (1, "abort"), (2, "abort")]
+    assert len(partial[0].tokens) > 0
+    assert len(partial[2].tokens) == 0  # it waits for a row
+    for part, answer in zip(partial, answers, strict=True):
+        assert part.tokens.tolist() == answer.tokens[: len(part.tokens)].tolist()
+        assert part.logprobs.tolist() == answer.logprobs[: len(part.tokens)].tolist()
+
+
+def test_as_many_are_begun_as_are_asked_for(qwen, tools):
+    _, directory = qwen
+    begun = (Completion.empty(0, "abort"),)
+
+    async def main():
+        async with tools.serve(directory) as engine:
+            await tools.collect(engine, evolve(tools.request([5], n=2), begun=begun))
+
+    with pytest.raises(InputError, match="1 of its 2 completions are begun"):
+        asyncio.run(main())

@@ -1,6 +1,7 @@
 """A service of everything that can happen to a worker, loaded like a local plugin."""
 
 import asyncio
+import ctypes
 import os
 import subprocess
 import sys
@@ -79,6 +80,11 @@ class Errands:
     async def hang(self) -> None:
         self._happened["began"].set()
         time.sleep(1000)  # noqa: ASYNC251 - what a broken component does
+
+    async def grab(self) -> None:
+        """Hold the interpreter's lock for ever, so that no thread runs, as an endless call of an extension does."""
+        reading, _ = os.pipe()
+        ctypes.PyDLL(None).read(reading, ctypes.create_string_buffer(1), 1)
 
     async def say(self, text: str) -> None:
         os.write(1, f"{text}\n".encode())

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -234,17 +235,24 @@ def test_what_a_worker_prints_is_in_its_log(office: Office) -> None:
     assert "hello from b" in (office.executor._context.logs / "b.log").read_text()
 
 
-def test_another_interpreter_is_used_when_asked_for(tmp_path: Path) -> None:
+def test_another_interpreter_is_used_when_asked_for_and_finds_modules_its_own_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIRTUAL_ENV", "/of/the/controller")
+    monkeypatch.setenv("PYTHONHOME", "/of/the/controller")
     other = tmp_path / "bin" / "python"
     other.parent.mkdir()
-    other.write_text(f'#!/bin/sh\nexport OTHER=yes\nexec "{sys.executable}" "$@"\n')
+    path = os.pathsep.join(sys.path)
+    other.write_text(f'#!/bin/sh\nexport OTHER=yes$PYTHONPATH PYTHONPATH="{path}"\nexec "{sys.executable}" "$@"\n')
     other.chmod(0o755)
 
     async def test() -> None:
         executor = make(tmp_path)
         try:
             worker = await executor.start(spec("w", python=str(other)))
-            assert (await worker.call("about"))["environment"]["OTHER"] == "yes"
+            environment = (await worker.call("about"))["environment"]
+            assert environment["OTHER"] == "yes"
+            assert environment["VIRTUAL_ENV"] == environment["PYTHONHOME"] == ""
         finally:
             await executor.close()
 
@@ -295,9 +303,10 @@ def test_a_worker_that_never_answers_is_given_up_on(tmp_path: Path) -> None:
         try:
             with pytest.raises(WorkerLost, match=r"no answer within 0\.05 s, before it could serve"):
                 await executor.start(spec("w", python=str(silent)))
+            (process,) = executor._processes
         finally:
             await executor.close()
-        assert ended(executor._processes[0].pid)
+        assert ended(process.pid)
 
     asyncio.run(asyncio.wait_for(test(), PATIENCE))
 
@@ -357,6 +366,29 @@ def test_a_worker_nobody_expects_is_sent_away(office: Office) -> None:
         await link.close()
 
     office.run(test)
+
+
+def test_a_worker_that_was_given_up_is_not_taken_for_the_next_of_its_name(tmp_path: Path) -> None:
+    async def test() -> None:
+        executor = make(tmp_path)
+        reception, asked = executor._reception, spec("w")
+        nobody = SimpleNamespace(exited=asyncio.get_running_loop().create_future())
+        try:
+            await reception.open("tcp:127.0.0.1:0")
+            old, new = (reception.arguments(asked)[-2] for _ in range(2))
+            arrival = asyncio.create_task(reception._arrival("w", nobody))  # type: ignore[arg-type]
+            cards = [Card("w", "engine", address=start, start=start) for start in (old, new)]
+            links = [await dial(reception._listener.address, reception._key, card) for card in cards]
+            assert "closed the link" in await links[0].lost()
+            wire, card = await arrival
+            assert card.start == new
+            wire.abort("the test is over")
+            for link in links:
+                await link.close()
+        finally:
+            await executor.close()
+
+    asyncio.run(asyncio.wait_for(test(), PATIENCE))
 
 
 def test_the_sockets_are_out_of_other_users_reach(office: Office) -> None:
@@ -457,6 +489,17 @@ def test_a_worker_can_be_started_again_under_its_name(tmp_path: Path) -> None:
     running(tmp_path, test)
 
 
+def test_nothing_is_kept_of_a_worker_that_has_ended(tmp_path: Path) -> None:
+    async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
+        worker.kill()
+        await worker._body.swept
+        await asyncio.sleep(0)  # for the callbacks
+        assert not executor._processes
+        assert not executor._workers
+
+    running(tmp_path, test)
+
+
 def test_closing_leaves_no_process_and_no_socket(tmp_path: Path) -> None:
     left: list[Any] = []
 
@@ -477,11 +520,12 @@ def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
         start = asyncio.create_task(executor.start(spec("w")))
         while not executor._processes:  # noqa: ASYNC110 - nothing tells when the process is there
             await asyncio.sleep(0)
+        (process,) = executor._processes
         start.cancel()
         with pytest.raises(asyncio.CancelledError):
             await start
         await executor.close()
-        assert ended(executor._processes[0].pid)
+        assert ended(process.pid)
 
     asyncio.run(asyncio.wait_for(test(), PATIENCE))
 

@@ -219,7 +219,8 @@ def test_closing_leaves_no_process_no_descriptor_and_no_file_but_logs(tmp_path: 
     left: list[int] = []
 
     async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
-        left.extend((nursery(executor), worker.pid or 0))
+        assert executor._reaper._popen is not None
+        left.extend((nursery(executor), executor._reaper._popen.pid, worker.pid or 0))
 
     before = open_files()
     running(tmp_path, test)
@@ -237,8 +238,7 @@ def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await start
         await executor.close()
-        assert len(executor._processes) == 2
-        assert all(ended(process.pid) for process in executor._processes)
+        assert not executor._processes  # those that have ended are forgotten
 
     running(tmp_path, test)
 
@@ -251,14 +251,14 @@ from areal_core.contexts import ExecutorContext, Place, WorkerSpec
 from areal_plugins.builtin.executors import LocalOptions
 from areal_plugins.builtin.executors.local import LocalExecutor
 
-async def main(errands, logs, modules):
+async def main(errands, logs, modules, *more):
     role = load_file(Path(errands)).__name__ + ":Errands"
     modules = tuple(filter(None, modules.split(",")))
     executor = LocalExecutor(LocalOptions(), ExecutorContext("run", Path(logs), (errands,), modules=modules))
-    workers = [await executor.start(WorkerSpec(name, role, Place())) for name in ("calm", "hanging", "stopped")]
+    workers = [await executor.start(WorkerSpec(name, role, Place())) for name in ("calm", "hanging", "stopped", *more)]
     await workers[0].call("touch_at_close", logs + "/closed")
     child = await workers[0].call("spawn")
-    hang = asyncio.create_task(workers[1].call("hang"))
+    hang = asyncio.gather(workers[1].call("hang"), *(worker.call("grab") for worker in workers[3:]))
     await asyncio.sleep(0)
     os.kill(workers[2].pid, signal.SIGSTOP)
     nursery = [executor._preloader.nursery._process.pid] if modules else []
@@ -269,17 +269,32 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("modules", ["", HEAVY], ids=["fresh", "forked"])
-def test_when_the_controller_is_killed_all_of_it_ends_even_what_is_stopped(tmp_path: Path, modules: str) -> None:
-    command = [sys.executable, "-c", CONTROLLER, str(ERRANDS), str(tmp_path), modules]
+def orphans(logs: Path, modules: str, *more: str) -> tuple[Path, list[int]]:
+    """The folder and the processes of a controller that was killed."""
+    command = [sys.executable, "-c", CONTROLLER, str(ERRANDS), str(logs), modules, *more]
     controller = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert controller.stdout is not None
     with controller:
         folder, *processes = controller.stdout.readline().split()
         controller.kill()
-    assert all(ended(int(process)) for process in processes)
+    return Path(folder), list(map(int, processes))
+
+
+BOTH = pytest.mark.parametrize("modules", ["", HEAVY], ids=["fresh", "forked"])
+
+
+@BOTH
+def test_when_the_controller_is_killed_all_of_it_ends_even_what_is_stopped(tmp_path: Path, modules: str) -> None:
+    folder, processes = orphans(tmp_path, modules)
+    assert all(map(ended, processes))
     assert (tmp_path / "closed").exists()
-    assert not Path(folder).exists()
+    assert not folder.exists()
+
+
+@BOTH
+def test_when_the_controller_is_killed_so_is_who_holds_the_interpreters_lock(tmp_path: Path, modules: str) -> None:
+    _, processes = orphans(tmp_path, modules, "greedy")
+    assert all(map(ended, processes))
 
 
 def test_sockets_of_a_run_that_was_killed_all_at_once_go_when_the_next_one_starts(

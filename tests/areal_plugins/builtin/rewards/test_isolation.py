@@ -2,17 +2,20 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from areal_plugins.builtin.rewards import isolation
 from areal_plugins.builtin.rewards.isolation import CallFailed, IsolatedFunction, LimitExceeded, Limits
 
 FUNCTIONS = """
-import os, re, sys, threading
+import os, re, signal, subprocess, sys, threading
 def echo(*args): return [os.getpid(), *args]
 def chatty(text): print("this is no reply"); sys.stdout.flush(); os.write(1, b"nor this"); return text
 def greedy(size): return len(bytearray(size))
@@ -23,6 +26,17 @@ def leave(): os._exit(3)
 def any_of(name, *args): return globals()[name](*args)
 def hang_in_c(): re.fullmatch(r"(a+)+", "a" * 60 + "b")  # holds the interpreter's lock for years
 def hang_in_python(): threading.Event().wait()
+def hang_without_alarms():
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    hang_in_c()
+def spin():
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    while True: pass
+def start(): subprocess.Popen(["sleep", "3600"])
+def start_and_leave(): start(); os._exit(5)
+def fork(): return os.fork() and "parent"
+def fork_and_raise(): os.fork() or broken("child")
+def interrupt(): raise KeyboardInterrupt
 """
 
 
@@ -64,11 +78,43 @@ def test_what_the_function_prints_is_no_reply(isolated: IsolatedFunction) -> Non
 def test_what_the_function_raises_is_told(isolated: IsolatedFunction) -> None:
     with pytest.raises(CallFailed, match="ValueError: no gold"):
         isolated.call_blocking("broken", "no gold")
+    with pytest.raises(CallFailed, match="KeyboardInterrupt: "):
+        isolated.call_blocking("interrupt")
 
 
 def test_a_result_that_is_no_plain_data_is_told(isolated: IsolatedFunction) -> None:
     with pytest.raises(CallFailed, match="TypeError: "):
         isolated.call_blocking("strange")
+
+
+@pytest.mark.parametrize("how", ["fork", "fork_and_raise"])
+def test_a_child_that_the_function_forks_answers_no_call(isolated: IsolatedFunction, how: str) -> None:
+    assert isolated.call_blocking(how) in ("parent", None)
+    assert [isolated.call_blocking("echo", n)[1:] for n in range(5)] == [[n] for n in range(5)]
+
+
+def test_an_answer_that_nobody_took_is_not_taken_for_the_next(functions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = IsolatedFunction(functions, Limits(20.0), workers=1)
+    function.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(isolation, "_read_within", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            function.call_blocking("echo", "first")
+    with pytest.raises(CallFailed, match="answered call 1 instead of 2"):
+        function.call_blocking("echo", "second")
+    assert function.call_blocking("echo", "third")[1:] == ["third"]
+    function.close()
+
+
+def test_a_process_that_ended_while_it_was_idle_says_how_and_is_replaced(functions: str) -> None:
+    function = IsolatedFunction(functions, Limits(20.0), workers=1)
+    (process,) = function.call_blocking("echo")
+    os.kill(process, signal.SIGKILL)
+    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(CallFailed, match=r"signal 9 \(SIGKILL\)"):
+        function.call_blocking("echo")
+    assert function.call_blocking("echo") != [process]
+    function.close()
 
 
 @pytest.mark.parametrize(("how", "told"), [("crash", r"signal 11 \(SIGSEGV\)"), ("leave", "exit code 3")])
@@ -151,21 +197,28 @@ def test_what_cannot_be_imported_is_known_at_the_start(target: str, told: str) -
 
 PARENT = """
 import os, sys, threading
-from areal_plugins.builtin.rewards.isolation import IsolatedFunction, Limits
-function = IsolatedFunction(sys.argv[1], Limits(0.3), 1)
+from areal_plugins.builtin.rewards.isolation import CallFailed, IsolatedFunction, Limits
+function = IsolatedFunction(sys.argv[1], Limits(2.0), 1)
 function.start()
-if sys.argv[2] == "busy":
-    threading.Thread(target=function.call_blocking, args=("hang_in_c",)).start()
-    threading.Event().wait(0.1)
+if sys.argv[2] == "start":
+    function.call_blocking("start")
+elif sys.argv[2] == "start_and_leave":
+    try:
+        function.call_blocking("start_and_leave")
+    except CallFailed:
+        pass
+elif sys.argv[2]:
+    threading.Thread(target=function.call_blocking, args=(sys.argv[2],)).start()
+    threading.Event().wait(0.5)
 print("gone", flush=True)
 os._exit(9)
 """
 
 
-@pytest.mark.parametrize("state", ["idle", "busy"])
-def test_processes_end_with_their_parent(functions: str, state: str) -> None:
+@pytest.mark.parametrize("call", ["", "hang_in_c", "hang_without_alarms", "spin", "start", "start_and_leave"])
+def test_processes_end_with_their_parent_and_all_that_they_started(functions: str, call: str) -> None:
     parent = subprocess.run(
-        [sys.executable, "-c", PARENT, functions, state],
+        [sys.executable, "-c", PARENT, functions, call],
         capture_output=True,  # the pipes close only when the last process that holds them has ended
         timeout=60,
         check=False,

@@ -142,13 +142,31 @@ class PlainEngine:
         self.prefilled += len(request.tokens)
         streams = [np.random.default_rng((request.seed, k)) for k in range(request.n)]
         rows = [Row(request, k, out, stream, self.version) for k, stream in enumerate(streams)]
-        self.rows += rows
+        for row, begun in zip(rows, self.begun(request), strict=False):
+            self.go_on(row, begun)
+        self.rows += [row for row in rows if row.index not in {whole.index for whole in self.whole(request)}]
         self.wake.set()
         try:
-            for _ in rows:
+            for whole in self.whole(request):
+                yield whole
+            for _ in range(request.n - len(self.whole(request))):
                 yield await out.get()
         finally:
             self.rows = [row for row in self.rows if row not in rows]
+
+    def begun(self, request: GenerateRequest) -> Sequence[Completion]:
+        return request.begun
+
+    def whole(self, request: GenerateRequest) -> Sequence[Completion]:
+        return [completion for completion in self.begun(request) if completion.finish != "abort"]
+
+    def go_on(self, row: Row, begun: Completion) -> None:
+        row.tokens, row.logprobs = begun.tokens.tolist(), begun.logprobs.tolist()
+        row.versions = begun.versions.tolist()
+        row.random.random(len(row.tokens))
+
+    def partial(self, request: str) -> list[Completion]:
+        return [self.completion(row, "abort", "") for row in self.rows if row.request.id == request]
 
     async def abort(self, ids: Sequence[str] | None = None) -> None:
         for row in [row for row in self.rows if ids is None or row.request.id in ids]:
@@ -413,6 +431,13 @@ class Forgetful(PlainEngine):
         for row in self.rows:
             row.tokens, row.logprobs, row.versions = [], [], []
         await super().resume()
+
+
+class BeginsAnew(PlainEngine):
+    """Tells what it has drawn, and knows nothing of it afterwards."""
+
+    def begun(self, request):
+        return ()
 
 
 class Impatient(PlainEngine):

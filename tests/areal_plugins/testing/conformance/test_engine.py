@@ -24,14 +24,15 @@ class Impatient(EngineConformance):
 
 NEW_WEIGHTS = {"test_new_weights_answer", "test_a_waiting_request_gets_the_new_weights"}
 VERSIONS = {"test_a_running_answer_goes_on_under_new_weights", "test_a_waiting_request_gets_the_new_weights"}
+BEGUN = {"test_an_answer_that_was_begun_goes_on"}
 BREAKS = {
-    "DoubleColumns": {"test_each_token_has_a_logprob_and_a_version"},
+    "DoubleColumns": {"test_each_token_has_a_logprob_and_a_version"} | BEGUN,
     "ForgetsNucleus": {"test_logprobs_agree_with_the_reference"},
     "SecondBest": {"test_greedy_takes_the_likeliest_token"},
     "Unfair": {"test_draws_follow_the_distribution"},
     "SharedRandomness": {"test_a_seed_fixes_the_draws", "test_memory_is_a_share"},
     "EqualMembers": {"test_there_are_n_completions"},
-    "LosesIndices": {"test_there_are_n_completions"},
+    "LosesIndices": {"test_there_are_n_completions"} | BEGUN,
     "NeverEnds": {"test_eos_ends_an_answer"},
     "AlwaysEnds": {"test_eos_ends_an_answer"},
     "DropsStopToken": {"test_stop_tokens_end_an_answer"},
@@ -44,15 +45,17 @@ BREAKS = {
     "Unstoppable": {"test_leaving_the_stream_ends_the_request"},
     "Restless": {"test_pause_holds_everything", "test_a_waiting_request_gets_the_new_weights"},
     "Forgetful": {"test_a_running_answer_goes_on_under_new_weights"},
+    "BeginsAnew": BEGUN,
     "Impatient": {"test_pause_without_keep_finishes_what_runs"},
     "KeepsWeights": NEW_WEIGHTS,
     "BorrowsWeights": NEW_WEIGHTS,
     "KeepsVersion": NEW_WEIGHTS | VERSIONS,
     "StaleCache": {"test_new_weights_answer"},
-    "LastVersion": {"test_a_running_answer_goes_on_under_new_weights"},
-    "ArrivalVersion": VERSIONS,
+    "LastVersion": {"test_a_running_answer_goes_on_under_new_weights"} | BEGUN,
+    "ArrivalVersion": VERSIONS | BEGUN,
     "OneByOne": {"test_requests_run_side_by_side"},
     "BlocksLoop": {
+        *BEGUN,
         "test_requests_run_side_by_side",
         "test_abort_ends_one_request",
         "test_abort_ends_all",
