@@ -24,7 +24,7 @@ class _Ready(deque[asyncio.Handle]):
 
 
 class SimLoop(VirtualLoop):
-    """Calls `look` between any two events, and `stuck` when there can be no other one, for which a loop waits forever."""
+    """Calls `look` between any two events, and `stuck` where there can be no other, for which a loop waits for ever."""
 
     def __init__(self, look: Callable[[], None], stuck: Callable[[], None]) -> None:
         super().__init__()
