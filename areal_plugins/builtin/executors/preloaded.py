@@ -24,6 +24,9 @@ from areal_plugins.builtin.executors.reception import SAME_HASHES, thread_variab
 FORK_SECONDS = 10.0
 """What a fork may take; it takes a hundredth of a second."""
 
+TELL_SECONDS = 2.0
+"""What it may take to say how a fork has ended; it does so at once, unless it is stopped."""
+
 AVAILABLE = sys.platform == "linux"
 """Elsewhere libraries of the system keep threads of their own, or processes have no handles."""
 
@@ -177,13 +180,13 @@ class Forked:
     def wait(self) -> int | None:
         """As `Child` says."""
         assert self._handle is not None
-        self._status.settimeout(None)
+        ended = select.poll()
+        ended.register(self._handle, select.POLLIN)
+        ended.poll()
+        self._status.settimeout(TELL_SECONDS)
         try:
             code: int | None = NUMBER.unpack(take(self._status, NUMBER.size))[0]
         except (EOFError, OSError):
-            ended = select.poll()
-            ended.register(self._handle, select.POLLIN)
-            ended.poll()
             signal_group(self.pid, signal.SIGTERM)
             code = None
         self._status.close()

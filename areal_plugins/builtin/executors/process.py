@@ -148,7 +148,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
 def describe(code: int | None) -> str:
     """How a process ended: `exit code 3`, or `killed by SIGKILL`."""
     if code is None:
-        return "ended; with which exit code, only the process that it was forked from would know, and that is gone"
+        return "ended; only the process that it was forked from knows with which exit code, and that does not answer"
     if code >= 0:
         return f"exit code {code}"
     with suppress(ValueError):

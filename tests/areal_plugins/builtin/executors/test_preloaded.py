@@ -195,7 +195,7 @@ def test_workers_outlive_the_process_they_were_forked_from_and_the_next_ones_com
         assert parent(again.pid) == nursery(executor) != first
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGKILL)
-        assert "only the process that it was forked from would know" in await worker.lost()
+        assert "only the process that it was forked from knows" in await worker.lost()
 
     running(tmp_path, test)
 
@@ -211,6 +211,17 @@ def test_where_no_fork_comes_a_worker_is_started_afresh_and_the_next_is_forked_f
         assert parent(fresh.pid) == os.getpid()
         forked = await executor.start(spec("y"))
         assert parent(forked.pid) == nursery(executor)
+
+    running(tmp_path, test)
+
+
+def test_a_worker_ends_though_the_process_it_was_forked_from_is_stopped(tmp_path: Path) -> None:
+    async def test(executor: LocalExecutor, worker: LinkedWorker) -> None:
+        os.kill(nursery(executor), signal.SIGSTOP)
+        try:
+            await asyncio.wait_for(worker.stop(1), PATIENCE / 2)
+        finally:
+            os.kill(nursery(executor), signal.SIGCONT)
 
     running(tmp_path, test)
 
