@@ -40,8 +40,8 @@ class LocalExecutor:
         self._options, self._context = options, context
         self._folder: OwnedDirectory | None = None
         self._reception = Reception(context)
-        self._preloader = Preloader(options, context)
         self._reaper = Reaper()
+        self._preloader = Preloader(options, context, self._reaper)
         self._launches: set[asyncio.Task[Process]] = set()
         self._processes: set[Process] = set()
         self._workers: set[LinkedWorker] = set()
@@ -76,11 +76,11 @@ class LocalExecutor:
         for process in self._processes:
             process.kill()
         await asyncio.gather(*(process.swept for process in self._processes))
-        self._reaper.close()
         await self._preloader.close()
         await self._reception.close()
         if self._folder is not None:
             self._folder.remove()
+        self._reaper.close()
 
     def _door(self) -> str:
         root = Path(tempfile.gettempdir())
@@ -92,6 +92,7 @@ class LocalExecutor:
 
             sweep(root, PREFIX)
             self._folder = OwnedDirectory(root, PREFIX)
+            self._reaper.folder = self._folder.path
         return f"unix:{self._folder.path / 'controller.sock'}"
 
     async def _launch(self, spec: WorkerSpec) -> Process:

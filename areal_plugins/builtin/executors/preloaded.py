@@ -18,7 +18,7 @@ from contextlib import suppress
 from areal_core.contexts import ExecutorContext, WorkerSpec
 from areal_plugins.builtin.executors import LocalOptions
 from areal_plugins.builtin.executors.nursery import NUMBER, Order, Syllabus, receive, send, take
-from areal_plugins.builtin.executors.process import Log, signal_group
+from areal_plugins.builtin.executors.process import Log, Reaper, signal_group
 from areal_plugins.builtin.executors.reception import SAME_HASHES, thread_variables
 
 FORK_SECONDS = 10.0
@@ -37,8 +37,9 @@ logger = logging.getLogger(__name__)
 class Preloader:
     """Starts such a process when it is first needed, and another one when that is lost."""
 
-    def __init__(self, options: LocalOptions, context: ExecutorContext) -> None:
-        self._options, self._context = options, context
+    def __init__(self, options: LocalOptions, context: ExecutorContext, reaper: Reaper) -> None:
+        """`reaper` ends it where it imports for ever: until it has done so it looks at nothing else."""
+        self._options, self._context, self._reaper = options, context, reaper
         self.nursery: Preloaded | None = None
         self._preparing: asyncio.Task[None] | None = None
 
@@ -88,6 +89,7 @@ class Preloader:
         environment = {**SAME_HASHES, **os.environ, **thread_variables(1), "PYTHONUNBUFFERED": "1"}
         log = Log(self._context.logs / "preload.log")
         nursery = self.nursery = Preloaded(Syllabus(path, self._context.modules), environment, log)
+        self._reaper.watch(nursery)
         try:
             await asyncio.to_thread(nursery.prepare, self._options.start_timeout)
         except Unready as error:
@@ -116,6 +118,7 @@ class Preloaded:
                 start_new_session=True,
                 pass_fds=[number],
             )
+        self.pid = self._process.pid
         self._syllabus = syllabus
 
     def prepare(self, seconds: float) -> None:

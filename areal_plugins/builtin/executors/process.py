@@ -115,18 +115,29 @@ class Spawned:
         return code
 
 
+class Leader(Protocol):
+    """What leads a process group of its own."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process number."""
+        ...
+
+
 class Reaper:
     """Kills the processes that outlive this one, however it ends; only where the system has handles of processes."""
 
     def __init__(self) -> None:
+        self.folder: Path | None = None
+        """Removed with the last of them."""
         self._popen: subprocess.Popen[bytes] | None = None
 
-    def watch(self, process: Process) -> None:
+    def watch(self, process: Leader) -> None:
         """Look after it, and after all that it starts."""
         if not hasattr(os, "pidfd_open"):
             return
         if self._popen is None or self._popen.poll() is not None:
-            self._popen = _start_reaper()
+            self._popen = _start_reaper(self.folder)
         assert self._popen.stdin is not None
         with suppress(BrokenPipeError):  # somebody has just killed it; the next child gets another one
             self._popen.stdin.write(f"{process.pid}\n".encode())
@@ -170,9 +181,9 @@ def _spawn(command: Sequence[str], environment: Mapping[str, str], output: Any) 
         raise InputError(command[0], f"cannot be started: {error.strerror}", "see `python:` in the spec") from error
 
 
-def _start_reaper() -> subprocess.Popen[bytes]:
+def _start_reaper(folder: Path | None) -> subprocess.Popen[bytes]:
     """It needs nothing that is installed, and so starts in a hundredth of a second."""
-    command = [sys.executable, "-I", "-S", reaper.__file__]
+    command = [sys.executable, "-I", "-S", reaper.__file__, *([str(folder)] if folder else ())]
     return subprocess.Popen(  # noqa: S603 - fixed words
         command,
         bufsize=0,

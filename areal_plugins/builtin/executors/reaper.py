@@ -1,8 +1,9 @@
-"""`python reaper.py`: ends the workers that outlive their controller, whatever hangs in them.
+"""`python reaper.py [FOLDER]`: ends the workers that outlive their controller, whatever hangs in them.
 
 A worker sees by itself that its controller is gone, but not while code in it holds the interpreter's lock:
-then none of its threads runs. This process runs nothing of theirs. It reads their numbers from its standard
-input, a line each, and when that ends, as it does with the controller, it gives them a while and kills the rest.
+then none of its threads runs; nor does one that has only begun to start. This process runs nothing of theirs.
+It reads their numbers from its standard input, a line each, and when that ends, as it does with the controller,
+it gives them a while and kills the rest. Then it removes FOLDER, where their sockets are.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ def main() -> None:
     for leader in watched.values():
         with suppress(ProcessLookupError):
             os.killpg(leader, signal.SIGKILL)
+    for folder in sys.argv[1:]:
+        import shutil  # takes longer than all else here
+
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _forget(watched: dict[int, int], seconds: float) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from areal_core.contexts import ExecutorContext, Place, WorkerSpec
@@ -308,6 +309,40 @@ def test_when_the_controller_is_killed_so_is_who_holds_the_interpreters_lock(tmp
     assert all(map(ended, processes))
 
 
+STARTING = """
+import asyncio, sys
+from pathlib import Path
+from areal_core.contexts import ExecutorContext, Place, WorkerSpec
+from areal_plugins.builtin.executors import LocalOptions
+from areal_plugins.builtin.executors.local import LocalExecutor
+
+async def main(logs):
+    executor = LocalExecutor(LocalOptions(), ExecutorContext("run", Path(logs), modules=("endless",)))
+    await asyncio.wait_for(executor.start(WorkerSpec("w", "mine:Mine", Place())), 60)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_a_controller_that_is_killed_while_the_modules_are_imported_leaves_no_process_and_no_socket(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "endless.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(600)\n")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    environment["PYTHONPATH"] = os.pathsep.join((str(tmp_path), environment.get("PYTHONPATH", "")))
+    log = tmp_path / "preload.log"
+    with subprocess.Popen([sys.executable, "-c", STARTING, str(tmp_path)], env=environment) as controller:
+        children: list[int] = []
+        while len(children) < 2 or not log.read_text():  # one that imports, and one that looks after it
+            assert controller.poll() is None
+            children = [process.pid for process in psutil.Process(controller.pid).children()]
+        controller.kill()
+    assert all(map(ended, children))
+    assert not list(temporary.iterdir())
+
+
 def test_sockets_of_a_run_that_was_killed_all_at_once_go_when_the_next_one_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,9 +352,9 @@ def test_sockets_of_a_run_that_was_killed_all_at_once_go_when_the_next_one_start
     controller = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert controller.stdout is not None
     with controller:
-        folder, *processes = controller.stdout.readline().split()
-        for process in (*map(int, processes), controller.pid):
-            os.kill(process, signal.SIGKILL)
+        folder = controller.stdout.readline().split()[0]
+        for process in (*psutil.Process(controller.pid).children(recursive=True), controller):
+            process.kill()
     assert Path(folder).parent == tmp_path
     assert Path(folder).exists()
 
