@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from areal_core.pipeline.condition import Condition
@@ -103,3 +103,22 @@ async def together(work: Sequence[Awaitable[Any]]) -> list[Any]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def completed(work: Coroutine[Any, Any, None], hurry: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Let `work` come to its end even if this is cancelled meanwhile: then `hurry` runs beside it, once.
+
+    Raises:
+        CancelledError: it was; both have ended.
+
+    """
+    task, hurrying = asyncio.ensure_future(work), list[asyncio.Task[None]]()
+    while running := [each for each in (task, *hurrying) if not each.done()]:
+        try:
+            await asyncio.wait(running)
+        except asyncio.CancelledError:
+            hurrying = hurrying or [asyncio.ensure_future(hurry())]
+    for each in (task, *hurrying):
+        each.result()
+    if hurrying:
+        raise asyncio.CancelledError

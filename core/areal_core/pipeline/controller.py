@@ -17,7 +17,7 @@ from areal_core.contexts import RunSummary
 from areal_core.data import WeightVersion
 from areal_core.errors import ArealError, CheckpointError, RemoteError, RunFailed, WorkerLost
 from areal_core.pipeline import checkpoint, dispatch, resuming, supervise
-from areal_core.pipeline.background import Background, Stopped
+from areal_core.pipeline.background import Background, Stopped, completed
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.control import Change
@@ -126,11 +126,12 @@ class Controller:
             await self._saver.settled()
             return self._conclude()
         except asyncio.CancelledError:
-            await self._run.background.cancel()  # nobody is to be replaced
+            await self._lasting.cancel()  # nobody is to be replaced
+            await self._run.background.cancel()
             await self._crew.end(AT_ONCE)
             raise
         finally:
-            await self._close()
+            await completed(self._close(), hurry=lambda: self._crew.end(AT_ONCE))
 
     async def _attempt(self) -> None:
         """Everything up to the last step, going on from the last checkpoint whenever the trainer is lost."""

@@ -254,21 +254,51 @@ def test_a_stop_during_the_first_evaluation_leaves_nothing_to_resume(scene):
     assert (summary.outcome, summary.steps, summary.checkpoint) == ("stopped", 0, "")
 
 
-def test_a_cancelled_run_leaves_no_worker(scene):
+def cancel():
+    for task in asyncio.all_tasks():
+        if task.get_coro().__name__ == "main":
+            task.cancel()
+
+
+def none_left(controller):
+    return all(worker._inner._host.gone.done() for worker in controller._executor.workers)
+
+
+def test_a_cancelled_run_leaves_no_worker_and_replaces_none(scene):
     async def meddle(controller):
         await asyncio.sleep(6.5)
-        for task in asyncio.all_tasks():
-            if task.get_coro().__name__ == "main":
-                task.cancel()
+        cancel()
 
     with pytest.raises(asyncio.CancelledError):
         scene.run(SLOW, meddle=meddle)
-    assert all(worker._inner._host.gone.done() for worker in scene.controller._executor.workers)
+    assert none_left(scene.controller)
+    assert not [kind for kind in scene.log.kinds() if kind.startswith("worker-")]
+
+
+def test_a_run_that_is_cancelled_while_it_closes_ends_its_workers_sooner_and_closes_all_the_same(scene):
+    closed = []
+
+    async def meddle(controller):
+        close = controller._executor.close
+
+        async def slowly():
+            for _ in range(2):
+                cancel()
+                await asyncio.sleep(1)
+            closed.append(none_left(controller))
+            await close()
+
+        controller._executor.close = slowly
+
+    with pytest.raises(asyncio.CancelledError):
+        scene.run("training.max_steps=2", meddle=meddle)
+    assert closed == [True]
+    assert scene.controller._run.directory.metrics._file._descriptor is None
 
 
 def test_a_run_leaves_no_worker(scene):
     scene.run("training.max_steps=2")
-    assert all(worker._inner._host.gone.done() for worker in scene.controller._executor.workers)
+    assert none_left(scene.controller)
 
 
 class Raises:
