@@ -140,6 +140,32 @@ def test_ranks_meet_on_the_machine_of_rank_0_and_say_how_they_end(idle, tmp_path
     assert told == [[port, "0"], [port, "1"]]
 
 
+def test_a_worker_that_joined_gives_its_room_back_when_it_is_stopped(idle, tmp_path):
+    first, joins = (WorkerSpec(name, ROLE, Place(), resources={"cpu": 1}) for name in ("a", "b"))
+
+    async def leave() -> bool:
+        executor = make(RayOptions(), ExecutorContext("run", tmp_path / "logs", workers=(first,)))
+        try:
+            await executor.start(first)
+            joined = await executor.start(joins)
+            joined.kill()
+            await joined.lost()
+            joined = await executor.start(joins)
+            await joined.stop(10)
+            return await asyncio.to_thread(until, lambda: free() == 7)
+        finally:
+            await executor.close()
+
+    assert asyncio.run(asyncio.wait_for(leave(), PATIENCE)), f"{free():g} of 8 cores are free"
+
+
+def free() -> float:
+    """The cores of the two nodes that nobody has reserved."""
+    import ray
+
+    return ray.available_resources().get("CPU", 0)
+
+
 def test_a_run_on_two_nodes_learns_and_leaves_nothing(launch, idle, tmp_path):
     run = launch(*APART, "executor.ray.infer_resource=other", short(200, 10), "evaluation.samples=200")
     said, _ = run.communicate(timeout=PATIENCE)
