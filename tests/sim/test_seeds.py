@@ -16,6 +16,11 @@ def test_every_invariant_holds_at_every_event_of_every_seed(capsys):
     assert runner.many(0, SEEDS, JOBS) == 0, capsys.readouterr().out
 
 
+@pytest.mark.parametrize("seed", [1096])
+def test_seeds_beyond_these_that_once_broke_hold(seed):
+    assert play(draw(seed)).broken is None
+
+
 @pytest.mark.parametrize("seed", [1, 2, 6])
 def test_a_seed_is_the_same_experiment_every_time(seed):
     assert play(draw(seed), trace=None).trace == play(draw(seed), trace=None).trace

@@ -133,7 +133,7 @@ def latest(run: Path) -> Path:
 
     """
     if is_checkpoint(run):
-        manifest.verify(run)
+        _verify(run)
         return run
     found, damaged = newest(run)
     if found is not None:
@@ -223,9 +223,18 @@ def _discard(path: Path, ignore_errors: bool = False) -> None:
         shutil.rmtree(path, ignore_errors)
 
 
+def _verify(path: Path) -> None:
+    files = manifest.verify(path)
+    for name in (_STATE, _BUFFER):
+        if name not in files:
+            raise CheckpointError(str(path / manifest.NAME), f"is damaged: it knows of no {name}")
+    if not any(Path(name).parts[0] == _TRAINER for name in files):
+        raise CheckpointError(str(path / manifest.NAME), f"is damaged: it knows of no file in {_TRAINER}")
+
+
 def _damage(path: Path) -> CheckpointError | None:
     try:
-        manifest.verify(path)
+        _verify(path)
     except CheckpointError as problem:
         return problem
     return None

@@ -104,8 +104,8 @@ class Controller:
 
     def stop(self, reason: str) -> None:
         """End after the step that is being trained, with a checkpoint."""
-        self._run.events.add("stop", f"stopping: {reason}", "info", reason=reason)
         self._run.stop.ask(reason)
+        self._run.events.add("stop", f"stopping: {reason}", "info", reason=reason)
 
     async def scale(self, engines: int) -> Change:
         """Have so many engines, while the run goes on; see `Elastic.scale`."""

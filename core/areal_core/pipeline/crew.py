@@ -170,3 +170,4 @@ class Crew:
             plan = self._composition.rollout_plan(self._directory, program)
             await seat.worker.call("setup", plan, timeout=self._limit)
         seat.ready = True
+        self._condition.changed()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ from areal_core.pipeline.compose import StageProgram
 from areal_core.pipeline.dispatch import Dispatcher, GroupFailed
 from areal_core.pipeline.metrics import score_parts
 from areal_core.pipeline.run import EvaluationReport, Run, Scores
+from areal_core.pipeline.rundir import damaged
 from areal_core.pipeline.tasks import Source, held_out, rollout_seed
 from areal_core.workers.plans import GroupOrder
 
@@ -97,9 +99,16 @@ def _flat(environments: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 def recorded(path: Path) -> dict[int, dict[str, float]]:
     """The evaluations in the file `path`, by step; what broke off while it was written is none."""
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    whole = [json.loads(line) for line in lines if line.endswith(b"\n")]
-    return {line["step"]: _flat(line["environments"]) for line in whole}
+    found: dict[int, dict[str, float]] = {}
+    lines = io.BytesIO(path.read_bytes() if path.exists() else b"")
+    for number, line in enumerate(lines, 1):
+        try:
+            if line.endswith(b"\n"):
+                scored = json.loads(line)
+                found[scored["step"]] = _flat(scored["environments"])
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise damaged(path, number, error) from error
+    return found
 
 
 def first_and_last(scores: Iterable[tuple[int, Mapping[str, float]]]) -> dict[str, float]:

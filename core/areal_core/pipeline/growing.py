@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -17,6 +18,10 @@ LIMIT = 64 << 20
 """Bytes that may wait for room; a file with more of them raises what keeps it from being written."""
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a disk, a quota or a limit without room says."""
+
+
 class Growing:
     """What is added is with the system at once, or waits, in order, until it can be. May be used by several threads."""
 
@@ -28,7 +33,7 @@ class Growing:
         self.add(b"")
 
     def add(self, data: bytes) -> None:
-        """Raises `OSError` once too much waits; `data` is not kept then."""
+        """Raises `OSError` once too much waits, when `data` is not kept, or where it is not for want of room."""
         with self._lock:
             if len(self._waiting) > LIMIT:
                 self._write()
@@ -37,6 +42,8 @@ class Growing:
             try:
                 self._write()
             except OSError as error:
+                if error.errno not in FULL:
+                    raise
                 if not told:
                     log.warning("%s cannot be written for now: %s", self.path, error)
 

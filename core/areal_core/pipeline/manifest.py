@@ -39,14 +39,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def verify(directory: Path) -> None:
-    """Read all of `directory`, and compare; files that were added since are nobody's concern.
+def verify(directory: Path) -> set[str]:
+    """Read all of `directory`, and compare; the files by name. Those that were added since are nobody's concern.
 
     Raises:
         CheckpointError: a file, which it names, is missing or is not what was written.
 
     """
-    for name, sealed in _read(directory).items():
+    files = _read(directory)
+    for name, sealed in files.items():
         path = directory / name
         try:
             with path.open("rb") as file:
@@ -55,6 +56,7 @@ def verify(directory: Path) -> None:
             raise CheckpointError(str(path), f"is damaged: {error.strerror}") from error
         if not same:
             raise CheckpointError(str(path), "is damaged: it is not what was written")
+    return set(files)
 
 
 def _read(directory: Path) -> dict[str, dict[str, object]]:

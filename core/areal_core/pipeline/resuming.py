@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from areal_core.pipeline import checkpoint
 from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.evaluate import recorded
+from areal_core.pipeline.rundir import provenance_of
 
 
 def begin_again(folder: Path) -> str | None:
@@ -20,8 +20,9 @@ def begin_again(folder: Path) -> str | None:
     path = folder / "provenance.json"
     if not path.exists():
         return None
+    model = str(provenance_of(path).get("model", ""))
     (folder / "evaluations.jsonl").unlink(missing_ok=True)  # the rest is after step 0, and goes as in every resume
-    return str(json.loads(path.read_text()).get("model", ""))
+    return model
 
 
 def state_of(resume: Path, composition: Composition) -> PipelineState:

@@ -20,6 +20,7 @@ import msgspec
 from attrs import asdict
 
 from areal_core.data import Batch, Trajectory, TrajectoryGroup, WeightVersion
+from areal_core.errors import InputError
 from areal_core.pipeline.events import Event
 from areal_core.pipeline.growing import Growing
 from areal_core.spec.secrets import without_secrets
@@ -44,6 +45,14 @@ class RunDirectory:
 
     def __init__(self, path: Path, step: int = 0) -> None:
         self.path = path
+        try:
+            self._open(step)
+        except OSError as error:
+            problem = f"cannot hold a run: {error.strerror}"
+            raise InputError(error.filename or str(path), problem, "choose another directory by --run-dir") from error
+
+    def _open(self, step: int) -> None:
+        path = self.path
         for folder in ("checkpoints", "logs", "trajectories"):
             (path / folder).mkdir(parents=True, exist_ok=True)
         self.events = Lines(path / "events.jsonl")
@@ -79,7 +88,7 @@ class RunDirectory:
         path = self.path / "provenance.json"
         facts = {**provenance, "python": platform.python_version(), "system": platform.platform(), **_git()}
         if path.exists():
-            first = json.loads(path.read_text())
+            first = provenance_of(path)
             facts = {**first, "resumed": [*first.get("resumed", []), facts]}
         _replace(path, json.dumps(without_secrets(facts), indent=2, default=str).encode() + b"\n")
 
@@ -151,7 +160,7 @@ class Lines:
 
     def rewind(self, step: int | None) -> None:
         """Forget the lines after `step`, and one that is not whole."""
-        self._file.cut(lambda content: _end(content, step))
+        self._file.cut(lambda content: _end(content, step, self.path))
 
     def sync(self) -> None:
         """Have on disk what was added, or raise `OSError`. Blocks."""
@@ -191,7 +200,30 @@ def _trajectory_line(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _end(content: bytes, step: int | None) -> int:
+def provenance_of(path: Path) -> dict[str, Any]:
+    """What a run's `provenance.json` says.
+
+    Raises:
+        InputError: it is damaged.
+
+    """
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(facts, dict):
+            raise TypeError("it is no mapping")
+    except (OSError, ValueError, TypeError) as error:
+        way_out = 'put {"model": ""} there, or the model that the run began with instead of the spec\'s'
+        raise InputError(str(path), f"is damaged: {type(error).__name__}: {error}", way_out) from error
+    return facts
+
+
+def damaged(path: Path, number: int, error: Exception) -> InputError:
+    """The error for line `number` of a run's file `path`, which somebody else must have written."""
+    problem = f"is damaged: {type(error).__name__}: {error}"
+    return InputError(f"{path}:{number}", problem, "remove the line, or give the file its old content")
+
+
+def _end(content: bytes, step: int | None, path: Path) -> int:
     """Where the last whole line ends whose step is at most `step`, if given; steps never decrease.
 
     Lines end at b"\\n" alone: texts may hold whatever else Unicode takes for a line's end.
@@ -200,8 +232,12 @@ def _end(content: bytes, step: int | None) -> int:
     if step is None:
         return whole
     end = 0
-    for line in io.BytesIO(content[:whole]):
-        if _stepped(line).step > step:
+    for number, line in enumerate(io.BytesIO(content[:whole]), 1):
+        try:
+            later = _stepped(line).step > step
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise damaged(path, number, error) from error
+        if later:
             break
         end += len(line)
     return end

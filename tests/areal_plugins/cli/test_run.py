@@ -92,7 +92,7 @@ def test_runs_that_begin_in_the_same_second_do_not_share_a_directory(here, monke
     assert {folder.name for folder in (here / "runs").iterdir()} == {"same", "other"}
 
 
-@pytest.mark.parametrize("arguments", [["--run-dir", "r"], ["--resume", "r"], ["--resume", "r/checkpoints/step-2"]])
+@pytest.mark.parametrize("arguments", [["--run-dir", "r"], ["--resume", "r"], ["--resume", "r/checkpoints/step-4"]])
 def test_a_run_that_is_going_on_is_left_alone(here, capsys, arguments):
     run("--run-dir", "r")
     if arguments[0] == "--run-dir":

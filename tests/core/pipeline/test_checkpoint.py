@@ -191,6 +191,15 @@ def test_a_damaged_checkpoint_is_set_aside_as_such_and_replaces_no_abandoned_one
     assert {path.name for path in tmp_path.iterdir()} == {"abandoned-step-20", "damaged-step-20"}
 
 
+@pytest.mark.parametrize("name", ["pipeline.json", "buffer.npz", "trainer"])
+def test_a_manifest_that_leaves_out_a_part_is_damaged(tmp_path, name):
+    file = write(tmp_path, PipelineState(step=1)) / "manifest.json"
+    files = json.loads(file.read_text())["files"]
+    file.write_text(json.dumps({"files": {n: sealed for n, sealed in files.items() if not n.startswith(name)}}))
+    with pytest.raises(CheckpointError, match=rf"manifest\.json: is damaged: it knows of no .*{name}"):
+        latest(file.parent)
+
+
 def test_a_checkpoint_that_was_moved_elsewhere_behind_a_link_is_no_obstacle_and_is_left_there(tmp_path):
     folder, elsewhere = tmp_path / "checkpoints", tmp_path / "elsewhere"
     folder.mkdir()

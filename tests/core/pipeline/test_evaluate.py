@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from areal_core.data import Trajectory
-from areal_core.pipeline.evaluate import flat, score, standard_error
+from areal_core.errors import InputError
+from areal_core.pipeline.evaluate import flat, recorded, score, standard_error
 from areal_core.pipeline.run import EvaluationReport
 
 
@@ -84,3 +85,11 @@ def test_a_task_that_fails_is_left_out_of_the_scores(scene):
 def test_evaluation_does_not_count_as_generated(scene):
     scene.run("evaluation={samples: 16, every: 2, before: true}")
     assert scene.lines("metrics.jsonl")[-1]["sample_utilization"] == 1.0
+
+
+@pytest.mark.parametrize("line", ["garbage", "[]", '{"step": 2}', '{"step": 2, "environments": 3}'])
+def test_a_damaged_line_of_evaluations_is_named(tmp_path, line):
+    file = tmp_path / "evaluations.jsonl"
+    file.write_text('{"step": 0, "environments": {}}\n' + line + "\n")
+    with pytest.raises(InputError, match=r"evaluations\.jsonl:2: is damaged"):
+        recorded(file)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from areal_core.data import Batch, TaskRef, Trajectory, TrajectoryGroup
+from areal_core.errors import InputError
 from areal_core.pipeline import growing
 from areal_core.pipeline.rundir import Lines, RunDirectory
 from areal_core.pipeline.trace import Trace
@@ -35,6 +36,32 @@ def batch(step, reward=1.0):
 
 def read(path):
     return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "timings.jsonl", "evaluations.jsonl", "trajectories/steps-0000001-0000100.jsonl"]
+)
+def test_a_damaged_line_is_named_when_a_run_goes_on(tmp_path, name):
+    RunDirectory(tmp_path).close()
+    (tmp_path / name).write_text('{"step": 1}\n{"step": \n{"step": 3}\n')
+    with pytest.raises(InputError, match=rf"{name}:2: is damaged: "):
+        RunDirectory(tmp_path, 3)
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "metrics.jsonl"])
+def test_what_is_in_the_way_is_named(tmp_path, name):
+    if name == "checkpoints":
+        (tmp_path / name).write_text("")
+    else:
+        (tmp_path / name).mkdir()
+    with pytest.raises(InputError, match=f"{name}: cannot hold a run: "):
+        RunDirectory(tmp_path)
+
+
+def test_a_damaged_provenance_is_named(tmp_path):
+    (tmp_path / "provenance.json").write_text("")
+    with pytest.raises(InputError, match=r"provenance\.json: is damaged"):
+        RunDirectory(tmp_path).describe({}, {})
 
 
 def test_every_line_is_on_disk_at_once(tmp_path):
