@@ -40,6 +40,7 @@ class Crew:
         self._version = WeightVersion()
         self._program = composition.stages[0]
         self._equipped: tuple[EnvironmentPlan, ...] | None = self._program.environments
+        self._renewing = asyncio.Lock()
 
     @property
     def slots(self) -> int:
@@ -75,10 +76,11 @@ class Crew:
         await self._bring_others(version)
 
     async def renew(self, version: WeightVersion) -> None:
-        """Replace engines and rollout workers by fresh ones; nothing may be under way."""
-        await self._supervisor.dismiss(self._others)
-        await self._supervisor.start(self._others)
-        await self._bring_others(version)
+        """Replace engines and rollout workers by fresh ones; nothing may be under way but another renewal."""
+        async with self._renewing:
+            await self._supervisor.dismiss(self._others)
+            await self._supervisor.start(self._others)
+            await self._bring_others(version)
 
     async def hire_engine(self, index: int) -> Seat:
         """One more engine that serves, the n-th; raises where there is no device for it, or it does not start."""
