@@ -73,6 +73,7 @@ def areal(model: str, nodes: int, staleness: int, alike: float) -> Job:
         max_staleness=staleness,
         updates=4,
         forwards=1,
+        recompute=True,  # `gradient_checkpointing`, on by default in its version 0.3 and in its published settings
     )
 
 

@@ -31,6 +31,7 @@ class Scenario:
     engine_devices: int = field(default=1, metadata={"doc": "Devices an engine.", "ge": 1})
     updates: int = field(default=1, metadata={"doc": "Optimizer updates a batch.", "ge": 1})
     forwards: int = field(default=0, metadata={"doc": "Passes without gradients before a step.", "ge": 0})
+    recompute: bool = field(default=False, metadata={"doc": "Whether activations are made anew for the gradients."})
     disk: float | None = field(default=None, metadata={"doc": "Bytes a second of the disk that weights pass."})
     flushes: bool = field(default=False, metadata={"doc": "An update that waits also waits for an engine's queue."})
 
@@ -40,7 +41,9 @@ class Scenario:
 
     def trainer_costs(self) -> TrainerCosts:
         """Of the whole trainer."""
-        return TrainerCosts(self.hardware, self.shape, self.reach, self.trainers, self.updates, self.forwards)
+        return TrainerCosts(
+            self.hardware, self.shape, self.reach, self.trainers, self.updates, self.forwards, self.recompute
+        )
 
     def update_costs(self) -> UpdateCosts:
         """Of a version's way."""

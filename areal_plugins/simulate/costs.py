@@ -95,7 +95,7 @@ class TrainerCosts:
     """A trainer on `devices` devices. `forwards` passes without gradients go before the step.
 
     They are one to know the policy before the step (decoupled objectives, and several updates a batch), and one
-    for a reference policy.
+    for a reference policy. With `recompute` the backward pass makes the activations once more instead of keeping them.
     """
 
     hardware: Hardware
@@ -104,6 +104,7 @@ class TrainerCosts:
     devices: int
     updates: int = 1
     forwards: int = 0
+    recompute: bool = False
 
     def train(self, lengths: Iterable[int]) -> float:
         """Seconds of one optimizer step, or of `updates`: 6 N operations a token, and 6 L h s^2 a sequence of s.
@@ -114,7 +115,7 @@ class TrainerCosts:
         for length in lengths:
             tokens += length
             squares += length * length
-        shape, passes = self.shape, 1 + self.forwards / 3
+        shape, passes = self.shape, 1 + (self.forwards + self.recompute) / 3
         operations = passes * (6 * shape.parameters * tokens + 6 * shape.layers * shape.hidden * squares)
         compute = operations / (self.hardware.flops * self.devices * self.reach.train) * self.reach.scale
         return compute + self.updates * self._reduce()

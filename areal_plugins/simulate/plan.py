@@ -59,6 +59,7 @@ class Job:
     queue_size: int | str = "auto"
     updates: int = 1
     forwards: int = 0
+    recompute: bool = False
     disk: float | None = None
     seed: int = 0
 
@@ -87,6 +88,7 @@ class Job:
             engine_devices=self.engine_devices,
             updates=self.updates,
             forwards=self.forwards,
+            recompute=self.recompute,
             disk=self.disk,
             flushes=self.flushes,
         )
@@ -123,6 +125,7 @@ def job_of(draft: Draft, hardware: Hardware, shape: Shape, answers: Lengths) -> 
         queue_size=pipeline.queue_size,
         updates=spec.training.updates,
         forwards=int(decoupled) + int(objective.reference is not None),
+        recompute=spec.training.activation_checkpointing,
         disk=DISK if spec.weights.type == "disk" else None,
         seed=spec.seed,
     )

@@ -42,6 +42,7 @@ def test_training_takes_six_operations_a_parameter_and_token_and_attention():
 def test_a_pass_without_gradients_is_a_third_of_a_step():
     plain = TrainerCosts(H800, SHAPE, FULL, 1)
     assert evolve(plain, forwards=1).train([100]) == pytest.approx(plain.train([100]) * 4 / 3)
+    assert evolve(plain, forwards=1, recompute=True).train([100]) == pytest.approx(plain.train([100]) * 5 / 3)
 
 
 def test_weights_cross_the_network_once_or_the_disk_once_an_engine():
