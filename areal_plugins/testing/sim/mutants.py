@@ -161,8 +161,8 @@ MUTANTS = (
     Mutant(
         "lines after the step of a resume stay in the files",
         "rundir",
-        "        if _stepped(line).step > step:\n",
-        "        if False:\n",
+        "            later = _stepped(line).step > step\n",
+        "            later = False\n",
     ),
     Mutant(
         "older checkpoints go before the new one has its name",

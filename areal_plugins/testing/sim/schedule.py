@@ -209,7 +209,16 @@ def _spec(random: Random) -> dict[str, Any]:
             entry["reward"]["drawn"] = True
     if random.random() < 0.25:
         spec["stages"] = _stages(random, spec, steps)
+    limits, queue = spec["supervision"], _longest_queue(spec)
+    limits |= {"rollout_timeout": max(limits["rollout_timeout"], queue), "update_timeout": max(600.0, queue)}
     return spec
+
+
+def _longest_queue(spec: Mapping[str, Any]) -> float:
+    """Seconds that one engine takes, twice, for all that may be under way: of that alone nothing must be late."""
+    inference = spec["inference"]
+    answers = (spec["pipeline"]["max_staleness"] + 1) * spec["training"]["batch_size"] / inference["max_concurrent"]
+    return float(2 * answers * inference["sampling"]["max_new_tokens"] * inference["mock"]["token_seconds"])
 
 
 def _inference(random: Random) -> dict[str, Any]:

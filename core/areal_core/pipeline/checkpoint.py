@@ -71,11 +71,7 @@ class PipelineState:
 
 def begin(folder: Path, step: int) -> Path:
     """An empty directory to write the checkpoint of `step` into; what broken-off saves have left is removed."""
-    for old in sorted(folder.glob(f".step-*{_OLD}")):
-        if not (named := folder / old.name[1 : -len(_OLD)]).exists():
-            old.rename(named)
-    for left_over in sorted(folder.glob(".step-*")):
-        _discard(left_over)
+    _clear(folder)
     fresh = folder / f".step-{step}{_FRESH}"
     try:
         (fresh / _TRAINER).mkdir(parents=True)
@@ -83,6 +79,12 @@ def begin(folder: Path, step: int) -> Path:
         give_up(fresh)
         raise
     return fresh
+
+
+def tidy(folder: Path) -> None:
+    """Remove what broken-off saves have left, as far as it can be; nobody may be writing there."""
+    with suppress(OSError):
+        _clear(folder)
 
 
 def finish(fresh: Path, state: PipelineState, identity: Mapping[str, Any], keep: int) -> Path:
@@ -196,6 +198,14 @@ def read(checkpoint: Path, identity: Mapping[str, Any]) -> PipelineState:
             return _decode(data, arrays)
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise CheckpointError(str(checkpoint), f"is damaged: {type(error).__name__}: {error}") from error
+
+
+def _clear(folder: Path) -> None:
+    for old in sorted(folder.glob(f".step-*{_OLD}")):
+        if not (named := folder / old.name[1 : -len(_OLD)]).exists():
+            old.rename(named)
+    for left_over in sorted(folder.glob(".step-*")):
+        _discard(left_over)
 
 
 def _prune(newest: Path, step: int, keep: int) -> None:

@@ -389,6 +389,7 @@ class Controller:
             ending.callback(run.directory.close)
             ending.callback(run.trace.close)
             ending.push_async_callback(asyncio.to_thread, run.observers.close, OBSERVERS_GRACE)
+            ending.callback(checkpoint.tidy, run.directory.checkpoints)  # nobody writes there any more
             ending.push_async_callback(self._executor.close)
             ending.push_async_callback(run.background.cancel)
             ending.push_async_callback(self._lasting.cancel)

@@ -232,11 +232,20 @@ def test_a_run_whose_processes_are_killed_goes_on_from_its_checkpoint_and_leaves
     real_case.finish(real_case.saved + 2)
 
 
+def await_one(folder: Path, pattern: str) -> None:
+    """Return once there is a file or folder of such a name."""
+    end = time.monotonic() + PATIENCE
+    while not list(folder.glob(pattern)):
+        assert time.monotonic() < end, f"there is no {pattern}"
+        time.sleep(0.02)
+
+
 def test_a_second_ctrl_c_ends_it_at_once(case: Case) -> None:
     with case.start("--run-dir", "r", "--set", "training.mock.latency={save_state: 60}") as process:
         read_until(process, "step 1/")
         process.send_signal(signal.SIGINT)
         read_until(process, "once more ends at once")
+        await_one(case.checkpoints, ".step-*.new")  # it is being written, for a minute
         process.send_signal(signal.SIGINT)
         shown = process.communicate()[0]
     assert process.returncode == 130, shown
