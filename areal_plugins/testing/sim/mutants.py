@@ -93,12 +93,6 @@ MUTANTS = (
         "TaskSampler(run.info.seed, sources)",
     ),
     Mutant(
-        "a checkpoint forgets the batch in hand",
-        "train",
-        "in_hand = self._in_hand.groups if self._in_hand else ()",
-        "in_hand = ()",
-    ),
-    Mutant(
         "a restarted engine serves before it has the weights",
         "weights",
         "                await self._offer_to(seat, offer)\n",
