@@ -158,20 +158,6 @@ MUTANTS = (
         "            later = _stepped(line).step > step\n",
         "            later = False\n",
     ),
-    Mutant(
-        "older checkpoints go before the new one has its name",
-        "checkpoint",
-        """    fresh.rename(final)
-    manifest.sync(final.parent)
-    _remove(old)
-    _prune(final, state.step, keep)
-""",
-        """    _prune(final, state.step, keep)
-    fresh.rename(final)
-    manifest.sync(final.parent)
-    _remove(old)
-""",
-    ),
 )
 
 
