@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Literal, TypeVar
 from attrs import field, frozen
 
 from areal_core.errors import InputError
+from areal_core.pipeline.lines import read
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ def measured(run: Path) -> Lengths:
     """Of the answers that the run in the directory `run` was trained on, in their groups.
 
     Raises:
-        InputError: it holds no trajectories.
+        InputError: it holds no trajectories, or a damaged line.
 
     """
     groups = sorted(_in_run(run), key=sum)
@@ -134,8 +134,7 @@ def measured(run: Path) -> Lengths:
 
 def _in_run(run: Path) -> Iterator[tuple[float, ...]]:
     for file in sorted((run / "trajectories").glob("*.jsonl")):
-        for line in file.read_bytes().splitlines():
-            yield tuple(float(trajectory["length"]) for trajectory in json.loads(line)["trajectories"])
+        yield from read(file, lambda group: tuple(float(trajectory["length"]) for trajectory in group["trajectories"]))
 
 
 def _spread(found: Sequence[T]) -> Sequence[T]:

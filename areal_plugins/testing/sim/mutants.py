@@ -154,7 +154,7 @@ MUTANTS = (
     ),
     Mutant(
         "lines after the step of a resume stay in the files",
-        "rundir",
+        "lines",
         "            later = _stepped(line).step > step\n",
         "            later = False\n",
     ),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
@@ -18,9 +16,9 @@ from areal_core.data import NO_VERSION, TaskRef, Trajectory, WeightVersion
 from areal_core.pipeline.background import together
 from areal_core.pipeline.compose import StageProgram
 from areal_core.pipeline.dispatch import Dispatcher, GroupFailed
+from areal_core.pipeline.lines import read
 from areal_core.pipeline.metrics import score_parts
 from areal_core.pipeline.run import EvaluationReport, Run, Scores
-from areal_core.pipeline.rundir import damaged
 from areal_core.pipeline.tasks import Source, held_out, rollout_seed
 from areal_core.workers.plans import GroupOrder
 
@@ -99,16 +97,9 @@ def _flat(environments: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 def recorded(path: Path) -> dict[int, dict[str, float]]:
     """The evaluations in the file `path`, by step; what broke off while it was written is none."""
-    found: dict[int, dict[str, float]] = {}
-    lines = io.BytesIO(path.read_bytes() if path.exists() else b"")
-    for number, line in enumerate(lines, 1):
-        try:
-            if line.endswith(b"\n"):
-                scored = json.loads(line)
-                found[scored["step"]] = _flat(scored["environments"])
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise damaged(path, number, error) from error
-    return found
+    if not path.exists():
+        return {}
+    return dict(read(path, lambda scored: (scored["step"], _flat(scored["environments"]))))
 
 
 def first_and_last(scores: Iterable[tuple[int, Mapping[str, float]]]) -> dict[str, float]:

@@ -10,34 +10,22 @@ import io
 import json
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from attrs import asdict
 
 from areal_core.data import Batch, Trajectory, TrajectoryGroup, WeightVersion
 from areal_core.errors import InputError
 from areal_core.pipeline.events import Event
-from areal_core.pipeline.growing import Growing
+from areal_core.pipeline.lines import Lines
 from areal_core.spec.secrets import without_secrets
 
 STEPS_A_FILE = 100
 """Steps that share a file of trajectories."""
-
-_encode = msgspec.json.Encoder().encode
-
-
-class _Stepped(msgspec.Struct):
-    """The one part of a line that is read again."""
-
-    step: int
-
-
-_stepped = msgspec.json.Decoder(_Stepped).decode
 
 
 class RunDirectory:
@@ -138,39 +126,6 @@ class RunDirectory:
         self._trajectories.clear()
 
 
-class Lines:
-    """A file of JSON objects, one a line, each written as soon as it is added, or as soon as there is room for it.
-
-    Floats keep every bit; what is not finite becomes null.
-    """
-
-    def __init__(self, path: Path, step: int | None = None) -> None:
-        """Continue `path`; forget a line that is not whole, and with `step` the lines after it."""
-        self.path = path
-        self._file = Growing(path)
-        self.rewind(step)
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        """One line."""
-        self.extend([line])
-
-    def extend(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Several lines. Raises `OSError` once too many wait for room."""
-        self._file.add(b"".join(_encode(line) + b"\n" for line in lines))
-
-    def rewind(self, step: int | None) -> None:
-        """Forget the lines after `step`, and one that is not whole."""
-        self._file.cut(lambda content: _end(content, step, self.path))
-
-    def sync(self) -> None:
-        """Have on disk what was added, or raise `OSError`. Blocks."""
-        self._file.sync()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
 def _group_line(group: TrajectoryGroup, step: int) -> dict[str, Any]:
     return {
         "step": step,
@@ -215,32 +170,6 @@ def provenance_of(path: Path) -> dict[str, Any]:
         way_out = 'put {"model": ""} there, or the model that the run began with instead of the spec\'s'
         raise InputError(str(path), f"is damaged: {type(error).__name__}: {error}", way_out) from error
     return facts
-
-
-def damaged(path: Path, number: int, error: Exception) -> InputError:
-    """The error for line `number` of a run's file `path`, which somebody else must have written."""
-    problem = f"is damaged: {type(error).__name__}: {error}"
-    return InputError(f"{path}:{number}", problem, "remove the line, or give the file its old content")
-
-
-def _end(content: bytes, step: int | None, path: Path) -> int:
-    """Where the last whole line ends whose step is at most `step`, if given; steps never decrease.
-
-    Lines end at b"\\n" alone: texts may hold whatever else Unicode takes for a line's end.
-    """
-    whole = content.rfind(b"\n") + 1
-    if step is None:
-        return whole
-    end = 0
-    for number, line in enumerate(io.BytesIO(content[:whole]), 1):
-        try:
-            later = _stepped(line).step > step
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise damaged(path, number, error) from error
-        if later:
-            break
-        end += len(line)
-    return end
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -71,9 +71,20 @@ def test_answers_that_are_alike_are_as_long_as_others(form):
 def test_a_run_s_groups_are_drawn_whole(tmp_path):
     (tmp_path / "trajectories").mkdir()
     lines = [{"trajectories": [{"length": base + member} for member in range(4)]} for base in (10, 20, 30)]
-    (tmp_path / "trajectories" / "steps-1.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "trajectories" / "steps-1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     found, point = measured(tmp_path), Random(7).random
     assert {tuple(sorted(found.group(4, point))) for _ in range(50)} == {
         tuple(base + member for member in range(4)) for base in (10, 20, 30)
     }
     assert {len({length // 10 for length in found.group(6, point)}) for _ in range(20)} == {1}
+
+
+def test_a_run_that_is_being_written_is_measured_and_a_damaged_line_named(tmp_path):
+    folder = tmp_path / "trajectories"
+    folder.mkdir()
+    file = folder / "steps-0000001-0000100.jsonl"
+    file.write_text('{"trajectories": [{"length": 5}, {"length": 7}]}\n{"trajectories": [{"len')
+    assert measured(tmp_path).groups == ((5.0, 7.0),)
+    file.write_text('{"trajectories": [{"length": 5}]}\n{"trajectories": 3}\n')
+    with pytest.raises(InputError, match=rf"{file.name}:2: is damaged: "):
+        measured(tmp_path)

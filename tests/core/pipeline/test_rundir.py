@@ -10,7 +10,8 @@ import pytest
 from areal_core.data import Batch, TaskRef, Trajectory, TrajectoryGroup
 from areal_core.errors import InputError
 from areal_core.pipeline import growing
-from areal_core.pipeline.rundir import Lines, RunDirectory
+from areal_core.pipeline.lines import Lines
+from areal_core.pipeline.rundir import RunDirectory
 from areal_core.pipeline.trace import Trace
 from areal_plugins.testing.sim.disk import ROOM, Disk
 
