@@ -31,8 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Ask the run and say what changed; 1 where the run ended or failed to."""
-    if not 1 <= args.infer < 1 << 31:  # what it can be is for the run to say, and this for a number on the wire
-        raise InputError("--infer", f"{args.infer} engines cannot serve a run", "one is the least")
+    from areal_core.pipeline.elastic import check
+
+    check(args.infer)
     change = asyncio.run(_ask(args.run.absolute(), args.infer))
     print("\n".join(_lines(change, args.infer)))
     return 0

@@ -22,6 +22,14 @@ LEAVE_GRACE = 60.0
 """Seconds that a leaving engine has for what it works on; then that is rolled out elsewhere."""
 
 
+def check(engines: int) -> None:
+    """Raise `InputError` for a number of engines that no run can have."""
+    if engines < 1:
+        raise InputError("--infer", f"{engines} engines cannot serve a run", "one is the least")
+    if engines > MOST:
+        raise InputError("--infer", f"{engines} engines are too many", f"{MOST} are the most")
+
+
 class Elastic:
     """Changes how many engines there are, one change at a time. Neither training nor other engines wait for it."""
 
@@ -39,11 +47,8 @@ class Elastic:
             WorkerLost, RemoteError: an engine could not be started.
 
         """
+        check(engines)
         pool = self._crew.engines
-        if engines < 1:
-            raise InputError("--infer", f"{engines} engines cannot serve a run", "one is the least")
-        if engines > MOST:
-            raise InputError("--infer", f"{engines} engines are too many", f"{MOST} are the most")
         if pool.whole:
             problem = "the run's weight transport binds all engines together: none can join or leave"
             raise InputError("--infer", problem, "choose another `weights` in the spec")

@@ -96,10 +96,13 @@ def test_a_damaged_control_file_is_named(tmp_path, capsys, text):
     assert FILE in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("engines", ["0", "99999999999999999999999"])
-def test_numbers_that_no_run_can_have_are_refused(tmp_path, capsys, engines):
+@pytest.mark.parametrize(
+    ("engines", "problem"),
+    [("0", "cannot serve a run (one is the least)"), ("99999999999999999999999", "are too many (4096 are the most)")],
+)
+def test_numbers_that_no_run_can_have_are_refused(tmp_path, capsys, engines, problem):
     assert main(["scale", str(tmp_path), "--infer", engines]) == 2
-    assert f"{engines} engines cannot serve a run" in capsys.readouterr().err
+    assert f"{engines} engines {problem}" in capsys.readouterr().err
 
 
 def test_engines_join_and_leave_a_run_in_processes(tmp_path, monkeypatch, capsys):
