@@ -118,8 +118,7 @@ def _start(args: argparse.Namespace) -> _Start:
     if checkpoint.is_checkpoint(run):
         return _Start(checkpoint.latest(run))
     found, damaged = checkpoint.newest(run)
-    began = (run / "checkpoints").is_dir()
-    return _Start(checkpoint.latest(run)) if found is None and (damaged or not began) else _Start(found, damaged)
+    return _Start(checkpoint.latest(run)) if found is None and damaged else _Start(found, damaged)
 
 
 def model_directory(path: Path) -> Path:
@@ -166,13 +165,14 @@ def _free(folder: Path) -> Path:
 
 
 def _made(folder: Path) -> bool:
-    """Whether `folder` is new; another run may have been given the same name in the same second."""
+    """Whether nobody else has made `folder`: another run may have been given the same name in the same second.
+
+    One that cannot be made at all is for `claimed` to tell of.
+    """
     try:
         folder.mkdir(parents=True)
-    except FileExistsError:
-        return not folder.parent.is_dir()  # then it cannot be made, which is told of later
     except OSError:
-        return True
+        return not folder.is_dir()
     return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from pathlib import Path
 from areal_core.errors import InputError
 
 _FILE = "work/lock"
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -41,5 +44,5 @@ def _lock(run: Path, lock: int) -> None:
     except BlockingIOError:
         problem = "a run is going on in this directory"
         raise InputError(str(run), problem, "wait for its end or stop it, or choose another directory") from None
-    except OSError:  # a file system without locks: nobody can be kept out
-        return
+    except OSError as error:
+        log.warning("%s: its file system has no locks (%s); a second run is not refused here", run, error.strerror)
