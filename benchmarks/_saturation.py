@@ -22,6 +22,7 @@ from areal_core.pipeline.compose import Composition, StageProgram, compose
 from areal_core.pipeline.opening import open_executor
 from areal_core.spec import load_experiment
 from areal_core.workers.plans import TrainResult
+from areal_core.workers.seeds import derive
 from areal_plugins.data import (
     NO_VERSION,
     Batch,
@@ -196,7 +197,8 @@ class Feed:
     async def _answer(self, index: int, member: int) -> tuple[np.ndarray, Completion]:
         prompt, length = self._ask(index, member)
         sampling = evolve(self._program.sampling, max_new_tokens=length, ignore_eos=True)
-        request = GenerateRequest(f"{index}/{member}", prompt, sampling, seed=index)
+        seed = derive(index, member)  # one stream for all would make them begin alike, which is trained on once
+        request = GenerateRequest(f"{index}/{member}", prompt, sampling, seed=seed)
         completions = [completion async for completion in self._engine.stream("generate", request)]
         return prompt, completions[0]
 

@@ -36,12 +36,14 @@ class Engine:
 
     def __init__(self) -> None:
         self.drawn = self.busy = 0
+        self.seeds: list[int] = []
 
     async def call(self, _method: str) -> EngineStats:
         return EngineStats(generated_tokens=self.drawn)
 
     async def stream(self, _method: str, request: GenerateRequest) -> AsyncIterator[Completion]:
         self.busy += 1
+        self.seeds.append(request.seed)
         await asyncio.sleep(0)
         size = request.sampling.max_new_tokens
         self.drawn, self.busy = self.drawn + size, self.busy - 1
@@ -64,3 +66,15 @@ def test_the_engine_is_kept_at_work_for_all_of_what_it_is_measured_beside():
 
     assert rate.tokens == drawn
     assert all(later > earlier for earlier, later in zip(seen[::2], seen[2::2], strict=False))
+
+
+def test_no_two_answers_of_a_batch_come_from_one_random_stream():
+    """Members that begin alike would be trained on at once up to where they differ, which no run's members do."""
+    engine, bound = Engine(), SimpleNamespace(batch_size=8)
+    program = SimpleNamespace(group_size=4, sampling=Sampling(), bound=bound)
+
+    feed = Feed(engine, program, lambda _index, member: (np.zeros(4, np.int32), 3 + member))
+    batch = asyncio.run(feed.batch(2))
+
+    assert [len(group.trajectories) for group in batch.groups] == [4, 4]
+    assert len(set(engine.seeds)) == 8
