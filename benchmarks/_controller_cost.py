@@ -1,6 +1,7 @@
 """What the controller itself costs a trajectory: a whole run of workers that do next to nothing, less what they do.
 
-The workers' share is measured by the same calls without a controller.
+The workers' share is measured by the same calls without a controller, as many at once, and with as many of their
+answers kept as a run keeps: that memory is not in the cache any more where much is under way is their cost as well.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import gc
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -40,6 +43,8 @@ from areal_plugins.simulate.workers import Handle
 GROUP, UNITS = 8, 64
 A_DEVICE = 16
 """Trajectories of a batch for each device."""
+SLOTS, STALENESS = 64, 4
+"""Answers that an engine draws at once, and the bound."""
 
 _SPAN = float(1 << 63)
 
@@ -154,14 +159,22 @@ def spec(devices: int, steps: int) -> dict[str, Any]:
             "infer": {"num_gpus": devices * 3 // 4, "parallel": "dp"},
             "rollout": {"cpus": max(1, devices // 8)},
         },
-        "inference": {"type": "mock", "max_concurrent": 64},
+        "inference": {"type": "mock", "max_concurrent": SLOTS},
         "training": {"backend": "mock", "batch_size": A_DEVICE * devices, "max_steps": steps, "optimizer": "mock"},
         "weights": "mock",
         "objective": {"type": "mock", "group_size": GROUP},
         "environments": [{"name": "idle", "type": "mock"}],
+        "pipeline": {"max_staleness": STALENESS},
         "evaluation": {"before": False, "after": False},
         "trackers": [],
     }
+
+
+def medians(scales: Sequence[int], rounds: int) -> Iterator[tuple[int, Cost]]:
+    """The cost at each scale: medians of rounds through all of them, because a shared machine is slow for a while."""
+    found = [[measure(devices) for devices in scales] for _ in range(rounds)]
+    for devices, costs in zip(scales, zip(*found, strict=True), strict=True):
+        yield devices, Cost(median(cost.own for cost in costs), median(cost.mocks for cost in costs))
 
 
 def measure(devices: int, trajectories: int = 40_000) -> Cost:
@@ -173,7 +186,9 @@ def measure(devices: int, trajectories: int = 40_000) -> Cost:
     many = few + max(few, trajectories // (A_DEVICE * devices))
     count = (many - few) * A_DEVICE * devices
     spent = _controlled(devices, many) - _controlled(devices, few)
-    mocks = _alone(count // GROUP)
+    drawn = SLOTS * (devices * 3 // 4) // GROUP
+    kept = (1 + STALENESS) * A_DEVICE * devices // GROUP - drawn
+    mocks = _alone(count // GROUP, drawn, kept)
     return Cost((spent - mocks) / count, mocks / count)
 
 
@@ -193,13 +208,14 @@ def _controlled(devices: int, steps: int) -> float:
         return time.process_time() - began
 
 
-def _alone(groups: int) -> float:
-    """The workers' part of so many groups, as many at once as in a run."""
+def _alone(groups: int, at_once: int, kept: int) -> float:
+    """The workers' part of so many groups, so many `at_once`, while the last `kept` of them are not forgotten."""
+    answers: deque[GroupResult] = deque(maxlen=kept)
 
     async def run() -> None:
         handle = await IdleExecutor().start(WorkerSpec("rollout-0", "rollout", None))  # type: ignore[arg-type]
         numbers = iter(range(groups))
-        await asyncio.gather(*(_ask(handle, numbers) for _ in range(min(groups, 512))))
+        await asyncio.gather(*(_ask(handle, numbers, answers) for _ in range(min(groups, at_once))))
 
     gc.collect()
     began = time.process_time()
@@ -208,8 +224,8 @@ def _alone(groups: int) -> float:
     return time.process_time() - began
 
 
-async def _ask(handle: Handle, numbers: Iterator[int]) -> None:
+async def _ask(handle: Handle, numbers: Iterator[int], answers: deque[GroupResult]) -> None:
     for number in numbers:
         task = TaskRef("idle", "train", number)
         order = GroupOrder(number, task, tuple(range(GROUP)), Sampling(), derive(0, number))
-        await handle.call("run_group", order)
+        answers.append(await handle.call("run_group", order))

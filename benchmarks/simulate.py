@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from _areal_admission import areal_admission
-from _controller_cost import Cost, measure
+from _controller_cost import Cost, medians
 from _report import finish, table
 from attrs import evolve
 
@@ -49,8 +49,8 @@ MEMORY = {"deepseek-r1-distill-qwen-1.5b": 0.8, "deepseek-r1-distill-qwen-7b": 0
 """Share of the memory for weights and cache in that benchmark (`mem_fraction_static`)."""
 
 LEAST, SYNCHRONOUS = 0.95, (0.4, 0.5)
-RATE, FLAT = 10_000, 1.5
-"""Trajectories a second of the controller at every scale, and how far apart scales may be."""
+RATE, FLAT, ROUNDS = 10_000, 1.5, 3
+"""Trajectories a second of the controller at every scale, how far apart scales may be, and rounds through them all."""
 
 
 # --- AReaL -----------------------------------------------------------------------------------------
@@ -242,7 +242,8 @@ def main() -> int:
     if "scale" in parts:
         figures["scale"] = scale(options)
     if "controller" in parts:
-        figures["controller"] = [_line(devices, measure(devices)) for devices in options.devices]
+        rounds = 1 if options.quick else ROUNDS
+        figures["controller"] = [_line(devices, cost) for devices, cost in medians(options.devices, rounds)]
     for name in ("staleness", "interruption", "scale", "controller"):
         if figures[name]:
             print(f"\n{name}\n{table(rows(figures[name]))}")
