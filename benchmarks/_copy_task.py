@@ -11,7 +11,6 @@ from areal_plugins import EnvironmentCapabilities, EnvironmentDescriptor, hookim
 from areal_plugins.data import Message, Score, Task
 
 LETTERS = "abcdefghi"
-LENGTH = 8
 
 
 def prompt(index: int) -> str:
@@ -19,38 +18,39 @@ def prompt(index: int) -> str:
     return "".join(random.Random(index).choices(LETTERS, k=4))
 
 
-def ask(index: int, chat: bool) -> str | list[dict[str, str]]:
+def ask(index: int, chat: bool, letters: int) -> str | list[dict[str, str]]:
     """The prompt itself, or the turns that put it to a chat model."""
     if not chat:
         return prompt(index)
-    system = f"Repeat the first letter of what you are given, {LENGTH} times, and say nothing else."
+    system = f"Repeat the first letter of what you are given, {letters} times, and say nothing else."
     return [{"role": "system", "content": system}, {"role": "user", "content": " ".join(prompt(index))}]
 
 
 @frozen
 class CopyOptions:
-    """How the task is put."""
+    """How the task is put, and how many letters the right answer has."""
 
     chat: bool = False
+    letters: int = 8
 
 
 class Copy:
-    """Reward: the share of `LENGTH` answer characters that repeat the prompt's first one."""
+    """Reward: the share of the wanted letters that repeat the prompt's first one."""
 
     def __init__(self, options: CopyOptions) -> None:
-        self._chat = options.chat
+        self._chat, self._letters = options.chat, options.letters
 
     def size(self, split: str) -> int | None:
         return 4096
 
     def task(self, split: str, index: int) -> Task:
-        asked = ask(index, self._chat)
+        asked = ask(index, self._chat, self._letters)
         turns = asked if isinstance(asked, str) else tuple(Message(**turn) for turn in asked)
         return Task(prompt=turns, answer=prompt(index)[0])
 
     async def run(self, task: Task, session: Any) -> Score:
         reply = await session.generate(task.prompt)
-        return Score(min(1.0, reply.text.count(task.answer) / LENGTH))
+        return Score(min(1.0, reply.text.count(task.answer) / self._letters))
 
 
 def make(options: CopyOptions, context: Any) -> Copy:

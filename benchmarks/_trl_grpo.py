@@ -17,8 +17,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 
 def copy_reward(prompts, completions, **_):
-    """Share of `LETTERS` answer characters that repeat the prompt's first one."""
-    return [min(1.0, text(c).count(text(p)[0]) / LETTERS) for p, c in zip(prompts, completions, strict=True)]
+    """Share of the wanted letters that repeat the prompt's first one."""
+    return [min(1.0, text(c).count(text(p)[0]) / options.letters) for p, c in zip(prompts, completions, strict=True)]
 
 
 def text(said):
@@ -47,6 +47,7 @@ parser.add_argument("--model", required=True)
 parser.add_argument("--tasks", required=True)
 parser.add_argument("--out", required=True)
 parser.add_argument("--length", type=int, required=True)
+parser.add_argument("--letters", type=int, required=True)
 parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--group", type=int, default=8)
 parser.add_argument("--steps", type=int, required=True)
@@ -54,7 +55,6 @@ parser.add_argument("--lr", type=float, required=True)
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--threads", type=int, default=2)
 options = parser.parse_args()
-LETTERS = 8
 
 logging.disable(logging.WARNING)
 torch.set_num_threads(options.threads)

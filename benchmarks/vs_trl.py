@@ -25,6 +25,8 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "areal-
 TARGET_REWARD = 0.9
 WINDOW = 5
 LEFT_OUT = 10
+ANSWER = 8
+"""Letters of the right answer, unless said."""
 
 
 def trl_python() -> str:
@@ -56,7 +58,7 @@ def tiny_model(work: Path, seed: int = 0) -> Path:
 def run_trl(case: dict[str, Any], seed: int, work: Path) -> list[tuple[float, float]]:
     """Of each step: seconds since training began, mean reward."""
     out = work / "trl.jsonl"
-    arguments = {key: case[key] for key in ("model", "tasks", "length", "batch", "group", "steps", "lr")}
+    arguments = {key: case[key] for key in ("model", "tasks", "length", "letters", "batch", "group", "steps", "lr")}
     flags = [part for key, value in arguments.items() for part in (f"--{key}", str(value))]
     command = [trl_python(), str(HERE / "_trl_grpo.py"), *flags, "--out", str(out), "--seed", str(seed)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -84,7 +86,7 @@ def spec(case: dict[str, Any]) -> dict[str, Any]:
             "optimizer": {"type": "adamw", "weight_decay": 0.0, "betas": [0.9, 0.999]},
         },
         "objective": {"type": "dapo", "group_size": case["group"], **case["objective"]},
-        "environments": [{"type": "copy", "chat": case["chat"]}],
+        "environments": [{"type": "copy", "chat": case["chat"], "letters": case["letters"]}],
         "pipeline": {"max_staleness": case["staleness"], "interruptible": False},
         "evaluation": {"before": False, "after": False},
         "trackers": [],
@@ -144,13 +146,14 @@ def smollm2() -> Path:
     return source(Smollm2Options(), ModelContext(cache=CACHE.parent / "models", work=work, seed=0)).materialize()
 
 
-def completed(case: dict[str, Any], work: Path) -> dict[str, Any]:
+def completed(case: dict[str, Any], work: Path, letters: int = ANSWER) -> dict[str, Any]:
     """`case` with what both have in common, and TRL's prompts as a file."""
     from _copy_task import ask
 
     tasks = work / "tasks.jsonl"
-    tasks.write_text("".join(json.dumps({"prompt": ask(i, case["chat"])}) + "\n" for i in range(4096)))
-    shared = {"tasks": tasks, "length": 12 if case["chat"] else 8, "group": 8, "staleness": 1}
+    tasks.write_text("".join(json.dumps({"prompt": ask(i, case["chat"], letters)}) + "\n" for i in range(4096)))
+    shared = {"tasks": tasks, "letters": letters, "group": 8, "staleness": 1}
+    shared["length"] = letters + letters // 2 if case["chat"] else letters  # a chat model ends its answer itself
     return {**case, **shared, "objective": {"dynamic_sampling": False, "clip_high": 0.2}}
 
 
@@ -176,6 +179,7 @@ def main() -> int:
     parser.add_argument("--smollm2", action="store_true", help="on SmolLM2-135M-Instruct; few steps, so speed alone")
     parser.add_argument("--pairs", type=int, default=None, help="five unless said")
     parser.add_argument("--steps", type=int, default=None, help="250, or 20 on SmolLM2")
+    parser.add_argument("--letters", type=int, default=ANSWER, help="of the right answer")
     parser.add_argument("--set", action="append", default=[], help="KEY=VALUE of our spec, as `run` takes it")
     options = parser.parse_args()
     pairs = options.pairs or (2 if options.quick else 5)
@@ -187,7 +191,7 @@ def main() -> int:
             work.mkdir()
             case = (smollm2_case if options.smollm2 else tiny_case)(work, options.steps, seed)
             overrides = [word for change in options.set for word in ("--set", change)]
-            rows.append(pair({**completed(case, work), "overrides": overrides}, seed, work))
+            rows.append(pair({**completed(case, work, options.letters), "overrides": overrides}, seed, work))
             print(table([rows[0], rows[-1]]), flush=True)
     print(table(rows))
     ratio = median([row[3] for row in rows[1:]])
