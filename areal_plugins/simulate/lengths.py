@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import NormalDist
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from attrs import field, frozen
 
@@ -119,22 +119,40 @@ def _made(kind: str, numbers: Sequence[float]) -> Lengths:
 
 
 def measured(run: Path) -> Lengths:
-    """Of the answers that the run in the directory `run` was trained on, in their groups.
+    """Of the answers that the last stage of the run in the directory `run` was trained on, in their groups.
+
+    A group of one says nothing of how alike answers are: where there are no others, answers are independent.
 
     Raises:
         InputError: it holds no trajectories, or a damaged line.
 
     """
     groups = sorted(_in_run(run), key=sum)
-    if not groups:
-        raise InputError(str(run), "holds no trajectories", "give the directory of a run that has trained")
     found = sorted(length for group in groups for length in group)
-    return Lengths("measured", quantiles=tuple(_spread(found)), groups=tuple(_spread(groups)))
+    if not found:
+        raise InputError(str(run), "holds no trajectories", "give the directory of a run that has trained")
+    several = [group for group in groups if len(group) > 1]
+    return Lengths("measured", quantiles=tuple(_spread(found)), groups=tuple(_spread(several)))
 
 
 def _in_run(run: Path) -> Iterator[tuple[float, ...]]:
-    for file in sorted((run / "trajectories").glob("*.jsonl")):
-        yield from read(file, lambda group: tuple(float(trajectory["length"]) for trajectory in group["trajectories"]))
+    """Lengths by group, from the lines that the pipeline writes; a tracker has files of its own beside them."""
+    steps = _last_stage(run)
+    for file in sorted((run / "trajectories").glob("steps-*.jsonl")):
+        for step, lengths in read(file, _group):
+            if step in steps:
+                yield lengths
+
+
+def _group(line: Mapping[str, Any]) -> tuple[int, tuple[float, ...]]:
+    return line["step"], tuple(float(trajectory["length"]) for trajectory in line["trajectories"])
+
+
+def _last_stage(run: Path) -> set[int]:
+    """Steps of the last stage that has trained."""
+    file = run / "timings.jsonl"
+    stages = list(read(file, lambda line: (line["step"], line["stage"]))) if file.exists() else []
+    return {step for step, stage in stages if stage == stages[-1][1]}
 
 
 def _spread(found: Sequence[T]) -> Sequence[T]:
