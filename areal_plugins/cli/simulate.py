@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--prompts", metavar="D", default="fixed:256", help="tokens of prompts (fixed:256)")
     parser.add_argument("--rewards", metavar="D", default="fixed:0", help="seconds until an answer is judged (fixed:0)")
-    parser.add_argument("--steps", type=int, default=10, metavar="N", help="steady steps that are measured (10)")
+    parser.add_argument("--steps", type=int, default=10, metavar="N", help="steady steps that are measured, at least (10)")
     parser.add_argument("--no-search", action="store_true", help="only the split as written, or the balanced one")
     parser.add_argument("--plot", metavar="FILE.svg", help="write a plot of the splits and the lags")
     parser.add_argument("--json", action="store_true", help="machine-readable output")
@@ -56,14 +56,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Simulate and print."""
-    from areal_plugins.simulate.outcome import simulate
+    from areal_plugins.simulate.outcome import simulate, window
     from areal_plugins.simulate.split import balanced, best, search
 
     job = job_from(args)
-    written = simulate(job, args.steps) if args.devices is None else None
-    looked = [] if args.no_search else search(job)
-    way = best(looked).job if looked else balanced(job)
-    chosen = written if written is not None and (args.no_search or way == job) else simulate(way, args.steps)
+    steps = window(job, args.steps)
+    looked = [] if args.no_search else search(job, steps)
+    written = None
+    if args.devices is None:
+        written = next((outcome for outcome in looked if outcome.job == job), None) or simulate(job, steps)
+    if looked and written is not None and written not in looked:
+        looked = sorted([*looked, written], key=lambda outcome: outcome.job.engines)
+    chosen = best(looked) if looked else written or simulate(balanced(job), steps)
     if args.plot:
         _plot(args.plot, looked or [chosen], chosen)
     print(dumped(_data(written, looked, chosen)) if args.json else "\n".join(_text(written, looked, chosen)))
@@ -139,7 +143,7 @@ def _plot(file: str, outcomes: list[Outcome], chosen: Outcome) -> None:
     from areal_plugins.simulate.plot import svg
 
     title = f"{chosen.job.devices} x {chosen.job.hardware.name}, staleness {chosen.job.max_staleness}"
-    write_whole(file, svg(outcomes, next((o for o in outcomes if o.job == chosen.job), chosen), title))
+    write_whole(file, svg(outcomes, chosen, title))
 
 
 # --- output ------------------------------------------------------------------------------------------
@@ -191,6 +195,6 @@ def _figures(outcome: Outcome) -> Iterator[str]:
     job = outcome.job
     yield f"  {job.engines} engines of {job.engine_devices} generate, {job.trainers} devices train"
     pace = f"{outcome.steps_an_hour:.1f} steps/h, {outcome.step_seconds:.1f} s each"
-    yield f"  {outcome.tokens:,.0f} tokens/s trained on ({pace})"
+    yield f"  {outcome.tokens:,.0f} tokens/s trained on over {outcome.steps} steps ({pace})"
     yield f"  utilization {outcome.utilization:.3f} of at most {outcome.best:.3f} at this split"
     yield f"  engines {outcome.engines_busy:.1%}, trainers {outcome.trainers_busy:.1%}, mean lag {outcome.mean_lag:.2f}"

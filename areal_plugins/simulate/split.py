@@ -11,9 +11,6 @@ from areal_plugins.simulate.outcome import Outcome, simulate
 from areal_plugins.simulate.plan import Job
 from areal_plugins.simulate.saturation import saturated
 
-SEARCH_STEPS = 4
-"""Steady steps of a run that only ranks splits."""
-
 LOOKS = 6
 """Splits that are simulated at most."""
 
@@ -55,8 +52,8 @@ def saturated_once(job: Job) -> tuple[float, float]:
     return _SATURATED[key]
 
 
-def search(job: Job, steps: int = SEARCH_STEPS) -> list[Outcome]:
-    """Simulated splits, in order of engines: the balanced one, and from there uphill in throughput."""
+def search(job: Job, steps: int) -> list[Outcome]:
+    """Simulated splits, in order of engines: the balanced one, and from there uphill in throughput of `steps` steps."""
     ways = {way.engines: way for way in splits(job)}
     middle = balanced(job).engines
     stride = max(1, len(ways) // 16)

@@ -99,7 +99,8 @@ def test_a_run_that_is_being_written_is_measured_and_a_damaged_line_named(tmp_pa
 def test_a_run_with_its_default_trackers_is_measured(areal_run):
     run = areal_run({"trackers": ["jsonl"]}).ensure_done()
     assert list(run.folder.glob("trajectories/rollouts-*.jsonl"))
-    trained = [json.loads(line) for file in run.folder.glob("trajectories/steps-*") for line in file.open()]
+    (file,) = run.folder.glob("trajectories/steps-*")
+    trained = [json.loads(line) for line in file.read_text().splitlines()]
     lengths = [trajectory["length"] for line in trained for trajectory in line["trajectories"]]
     assert sorted(measured(run.folder).quantiles) == sorted(lengths)
 

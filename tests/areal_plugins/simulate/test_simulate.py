@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,10 @@ from areal_core.errors import InputError
 from areal_plugins.cli import main
 from areal_plugins.simulate.hardware import PROFILES
 from areal_plugins.simulate.lengths import Lengths
-from areal_plugins.simulate.outcome import simulate
+from areal_plugins.simulate.outcome import simulate, window
 from areal_plugins.simulate.plan import Job
 from areal_plugins.simulate.shape import KNOWN
-from areal_plugins.simulate.split import balanced, splits
+from areal_plugins.simulate.split import balanced, best, search, splits
 
 JOB = Job(
     hardware=PROFILES["h800"],
@@ -76,6 +77,59 @@ def test_the_balanced_split_is_where_neither_pool_waits_long():
     assert {way.devices for way in splits(JOB)} == {8}
 
 
+SWINGING = Job(
+    hardware=PROFILES["910b"],
+    shape=KNOWN["qwen3-0.6b"],
+    answers=Lengths("log-uniform", 102.4, 1024),
+    trainers=4,
+    engines=4,
+    max_concurrent=256,
+    batch_size=256,
+    longest=1024,
+    forwards=1,
+    recompute=True,
+)
+"""Batches are generated in waves of five: one step in five waits for most of a wave."""
+
+
+@pytest.fixture(scope="module")
+def long():
+    """Tokens a second over six swings, by engines."""
+    return {engines: simulate(SWINGING.split(engines), 30).tokens for engines in (3, 4, 5, 6)}
+
+
+def test_the_pace_of_a_window_is_the_pace_of_many_steps(long):
+    for engines, tokens in long.items():
+        assert simulate(SWINGING.split(engines), window(SWINGING, 2)).tokens == pytest.approx(tokens, rel=0.02)
+
+
+def test_the_best_split_of_a_search_is_the_best_in_the_long_run(long):
+    found = best(search(SWINGING, window(SWINGING)))
+    assert found.job.engines == max(long, key=long.__getitem__)
+    assert found.utilization <= found.best
+
+
+@pytest.mark.parametrize(("bound", "asked", "steps"), [(0, 1, 2), (0, 10, 10), (2, 10, 12), (4, 4, 10), (8, 10, 18)])
+def test_a_window_has_whole_swings_two_at_least_and_the_steps_that_are_asked_for(bound, asked, steps):
+    assert window(evolve(JOB, max_staleness=bound), asked) == steps
+
+
+def test_idle_time_is_that_of_the_steps_that_are_measured():
+    on_policy = evolve(JOB, max_staleness=0)
+    whole, *parts = (simulate(on_policy, steps, warm=warm) for steps, warm in ((5, 6), (2, 6), (3, 8)))
+    seconds = [outcome.steps * outcome.step_seconds for outcome in parts]
+    idle = [outcome.waits["engines have nothing to do"] for outcome in parts]
+    mean = sum(share * each for share, each in zip(idle, seconds, strict=True)) / sum(seconds)
+    assert whole.waits["engines have nothing to do"] == pytest.approx(mean)
+
+
+def test_a_killed_simulation_s_files_go_with_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "areal-simulation-left").mkdir()
+    simulate(evolve(JOB, max_staleness=0, batch_size=8), steps=1)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_model_that_does_not_fit_says_how_to_make_it():
     with pytest.raises(InputError, match=r"do not fit in 1 x NVIDIA H800.*parallel"):
         simulate(evolve(JOB, shape=KNOWN["qwen2.5-32b"], longest=200_000))
@@ -130,6 +184,14 @@ def test_devices_are_split_whatever_the_spec_says(spec, capsys):
     assert data["as_written"] is None
     assert data["best"]["engines"] + data["best"]["trainers"] == 6
     assert data["best"]["tokens"] > 0
+
+
+def test_the_best_split_has_the_figures_that_the_table_has(spec, capsys):
+    assert main(["simulate", spec, "--hardware", "h800", "--steps", "2", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["best"] in data["splits"]
+    assert data["as_written"] in data["splits"]
+    assert data["best"]["tokens"] == max(split["tokens"] for split in data["splits"])
 
 
 @pytest.mark.parametrize(
