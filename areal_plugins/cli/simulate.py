@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--prompts", metavar="D", default="fixed:256", help="tokens of prompts (fixed:256)")
     parser.add_argument("--rewards", metavar="D", default="fixed:0", help="seconds until an answer is judged (fixed:0)")
-    parser.add_argument("--steps", type=int, default=10, metavar="N", help="steady steps that are measured, at least (10)")
+    parser.add_argument("--steps", type=int, default=10, metavar="N", help="least steady steps that are measured (10)")
     parser.add_argument("--no-search", action="store_true", help="only the split as written, or the balanced one")
     parser.add_argument("--plot", metavar="FILE.svg", help="write a plot of the splits and the lags")
     parser.add_argument("--json", action="store_true", help="machine-readable output")
@@ -94,7 +94,7 @@ def job_from(args: argparse.Namespace) -> Job:
     draft = examined.drafts[-1]
     _positive("--steps", args.steps)
     job = job_of(draft, _hardware(args.hardware, draft), shape_of(draft, args.model), _lengths(args, draft))
-    job = evolve(job, prompts=parse(args.prompts, "--prompts"), rewards=parse(args.rewards, "--rewards"))
+    job = evolve(job, prompts=parse(args.prompts, "--prompts", "a prompt"), rewards=parse(args.rewards, "--rewards"))
     if args.devices is None:
         return job
     _positive("--devices", args.devices)
@@ -133,7 +133,7 @@ def _lengths(args: argparse.Namespace, draft: Draft) -> Any:
     if not 0 <= alike <= 1:
         raise InputError("--alike", f"{alike:g} is no share", "a number from 0 to 1")
     if args.lengths is not None:
-        return evolve(parse(args.lengths, "--lengths"), alike=alike)
+        return evolve(parse(args.lengths, "--lengths", "an answer"), alike=alike)
     longest = draft.spec.inference.sampling.max_new_tokens
     return Lengths("log-uniform", max(1.0, longest / 10), float(longest), alike=alike)
 

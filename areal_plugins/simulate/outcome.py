@@ -26,8 +26,8 @@ SWINGS = 2
 class Outcome:
     """Steady figures, the start and the end of the run left out.
 
-    They are of `steps` steps. Rates count the tokens that were trained on, `tokens` those of prompts included, but for `generated`, those of
-    the answers that ended. `utilization` is
+    They are of `steps` steps. Rates count the tokens that were trained on, `tokens` those of prompts included, but
+    for `generated`, those of the answers that ended. `utilization` is
     `(G + T) / ((n_g + n_t) wall)`, G and T the device-seconds that generation and training of the same
     tokens take at saturated throughput; `best` is what it can be at this split. `lags` are the shares of
     the trained tokens at each lag; `waits` shares of a pool's time, by what it is spent on.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from areal_core.errors import InputError
-from areal_plugins.simulate.lengths import Lengths, measured, parse
+from areal_plugins.simulate.lengths import Lengths, measured, parse, tokens
 
 
 @given(st.floats(0, 1, exclude_max=True))
@@ -31,6 +31,60 @@ def test_a_lognormal_has_the_mean_it_is_given():
 def test_what_is_no_distribution_is_refused_with_the_forms_there_are(text):
     with pytest.raises(InputError, match=r"--lengths.*lognormal:MEAN,SIGMA"):
         parse(text, "--lengths")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("normal:1,2", "there is no such distribution"),
+        ("fixed", "N is no number: ''"),
+        ("fixed:1,2", "fixed takes 1 number, not 2"),
+        ("uniform:1", "uniform takes 2 numbers, not 1"),
+        ("lognormal:100", "lognormal takes 2 or 3 numbers, not 1"),
+        ("lognormal:1,2,3,4", "lognormal takes 2 or 3 numbers, not 4"),
+        ("uniform:1,x", "HIGH is no number: 'x'"),
+        ("uniform:3,1", "HIGH must not be below LOW"),
+        ("fixed:-1", "N must not be negative"),
+        ("uniform:-1,4", "LOW must not be negative"),
+        ("lognormal:100,-1", "SIGMA must not be negative"),
+        ("lognormal:100,1,-5", "MAX must not be negative"),
+        ("lognormal:100,nan", "SIGMA must be finite"),
+        ("uniform:1,inf", "HIGH must be finite"),
+        ("lognormal:1e308,9", "MEAN must be at most 1e+12"),
+        ("lognormal:0,1", "MEAN must be at least 1e-09"),
+        ("log-uniform:1e-320,5", "LOW must be at least 1e-09"),
+    ],
+)
+def test_a_number_that_cannot_be_is_named(text, why):
+    with pytest.raises(InputError) as refused:
+        parse(text, "--rewards")
+    assert f"--rewards: cannot read {text!r}: {why}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["fixed:0", "fixed:0.4", "uniform:0,0", "uniform:0,9", "log-uniform:0.5,9", "lognormal:0.9,1", "lognormal:9,1,0"],
+)
+def test_an_answer_has_a_token(text):
+    with pytest.raises(InputError, match=r"an answer has at least one token"):
+        parse(text, "--lengths", "an answer")
+
+
+numbers = st.floats(allow_nan=True, allow_infinity=True) | st.floats(0, 100)
+
+
+@given(st.sampled_from(["fixed", "uniform", "log-uniform", "lognormal"]), st.lists(numbers, min_size=1, max_size=3))
+def test_what_is_read_can_be_drawn_and_has_tokens(kind, given_numbers):
+    try:
+        found = parse(f"{kind}:{','.join(map(repr, given_numbers))}", "--lengths", "an answer")
+    except InputError:
+        return
+    for point in (0.0, 0.5, 0.999999):
+        assert 1 <= tokens(found.at(point), 1000) <= 1000
+
+
+def test_tokens_are_whole():
+    assert [tokens(number, 4) for number in (0.2, 1.5, 2.6, 9.0)] == [1, 2, 3, 4]
 
 
 def write(run, stages, file="steps-0000001-0000100.jsonl"):

@@ -123,6 +123,12 @@ def test_idle_time_is_that_of_the_steps_that_are_measured():
     assert whole.waits["engines have nothing to do"] == pytest.approx(mean)
 
 
+@pytest.mark.parametrize("answers", [Lengths("fixed", 1.5), Lengths("fixed", 2), Lengths("log-uniform", 1, 16)])
+def test_answers_of_few_tokens_are_counted_as_they_are(answers):
+    short = simulate(evolve(JOB, answers=answers, batch_size=64, max_staleness=1), steps=4)
+    assert short.utilization <= 1.02 * short.best
+
+
 def test_a_killed_simulation_s_files_go_with_the_next(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "areal-simulation-left").mkdir()
@@ -200,6 +206,9 @@ def test_the_best_split_has_the_figures_that_the_table_has(spec, capsys):
         (["--hardware", "h9000"], "--hardware: 'h9000' is not known"),
         (["--model", "nothing"], "--model: no sizes are shipped"),
         (["--lengths", "short"], "--lengths: cannot read 'short'"),
+        (["--lengths", "fixed:0"], "--lengths: cannot read 'fixed:0': an answer has at least one token"),
+        (["--prompts", "uniform:0,0"], "--prompts: cannot read 'uniform:0,0': a prompt has at least one token"),
+        (["--rewards", "lognormal:9,-1"], "--rewards: cannot read 'lognormal:9,-1': SIGMA must not be negative"),
         (["--lengths-from", "nowhere"], "nowhere: holds no trajectories"),
         (["--lengths-from", "nowhere", "--alike", "0.2"], "--alike: the run's groups are drawn whole"),
         (["--alike", "2"], "--alike: 2 is no share"),
