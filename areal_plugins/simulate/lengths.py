@@ -68,6 +68,10 @@ class Lengths:
             return self._between(point)
         return self.low
 
+    def above(self, longest: int) -> float:
+        """The share of numbers above `longest`."""
+        return sum(self.at((i + 0.5) / _KEPT) > longest for i in range(_KEPT)) / _KEPT
+
     def _lognormal(self, point: float) -> float:
         drawn = math.exp(math.log(self.low) - self.sigma**2 / 2 + self.sigma * _normal(point))
         return drawn if self.high is None else min(drawn, self.high)

@@ -35,8 +35,10 @@ def splits(job: Job) -> Iterator[Job]:
     """All ways to use the devices; those that an engine's size leaves over train."""
     most = (job.devices - 1) // job.engine_devices
     if most < 1:
-        problem = f"{job.devices} devices cannot hold an engine of {job.engine_devices} and a trainer"
-        raise InputError("--devices", problem, "give more of them, or a smaller resources.infer.parallel")
+        devices = "1 device" if job.devices == 1 else f"{job.devices} devices"
+        problem = f"{devices} cannot hold an engine of {job.engine_devices} and a trainer"
+        smaller = ", or a smaller resources.infer.parallel" if job.engine_devices > 1 else ""
+        raise InputError("--devices", problem, f"give {job.engine_devices + 1} or more{smaller}")
     yield from (job.split(engines) for engines in range(1, most + 1))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -141,6 +142,14 @@ def test_a_model_that_does_not_fit_says_how_to_make_it():
         simulate(evolve(JOB, shape=KNOWN["qwen2.5-32b"], longest=200_000))
 
 
+def test_too_few_devices_for_a_large_engine_say_how_many_are_needed():
+    large = evolve(JOB, engines=1, engine_devices=3, trainers=-1)
+    with pytest.raises(
+        InputError, match=r"2 devices cannot hold an engine of 3.*give 4 or more, or a smaller resources"
+    ):
+        balanced(large)
+
+
 @pytest.fixture
 def spec(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -170,7 +179,9 @@ def test_the_command_prints_throughput_lags_waits_and_the_best_split(spec, capsy
     )
     text = capsys.readouterr().out
     for part in (
-        "2 x NVIDIA H200",
+        "2 x NVIDIA H200 SXM, 7.62 B parameters",
+        "1 engine of 1 device generates, 1 device trains",
+        "at most 500 tokens each\n",
         "utilization",
         "best split",
         "tokens/s",
@@ -180,6 +191,30 @@ def test_the_command_prints_throughput_lags_waits_and_the_best_split(spec, capsy
     ):
         assert part in text
     assert "<svg" in Path("plan.svg").read_text(encoding="utf-8")
+
+
+def test_the_text_says_how_many_answers_are_cut(spec, capsys):
+    arguments = ["--hardware", "h200", "--no-search", "--lengths", "uniform:1,999"]
+    assert main(["simulate", spec, *arguments]) == 0
+    shown = capsys.readouterr().out
+    assert "at most 500 tokens each (50.0% are cut there)" in shown
+    assert "3 engines of 1 device generate, 1 device trains" in shown
+
+
+def test_small_models_have_their_size(spec, capsys):
+    tiny = ["--set", "model={type: tiny}", "--hardware", "cpu", "--no-search"]
+    assert main(["simulate", spec, *tiny]) == 0
+    assert re.search(
+        r"4 x processor core, (0\.[1-9]|[1-9]).* M parameters|[1-9][0-9,]+ parameters", capsys.readouterr().out
+    )
+
+
+def test_the_figures_are_shown_where_the_plot_cannot_be_written(spec, capsys):
+    arguments = ["--hardware", "h200", "--no-search", "--plot", "nowhere/plan.svg"]
+    assert main(["simulate", spec, *arguments]) == 2
+    shown = capsys.readouterr()
+    assert "tokens/s trained on" in shown.out
+    assert "nowhere/plan.svg: cannot be written" in shown.err
 
 
 def test_devices_are_split_whatever_the_spec_says(spec, capsys):
@@ -212,8 +247,10 @@ def test_the_best_split_has_the_figures_that_the_table_has(spec, capsys):
         (["--lengths-from", "nowhere"], "nowhere: holds no trajectories"),
         (["--lengths-from", "nowhere", "--alike", "0.2"], "--alike: the run's groups are drawn whole"),
         (["--alike", "2"], "--alike: 2 is no share"),
-        (["--devices", "1"], "--devices"),
-        (["--devices", "0"], "--devices: 0 is too few"),
+        (["--devices", "1"], "--devices: 1 device cannot hold an engine of 1 and a trainer (give 2 or more)"),
+        (["--devices", "0"], "--devices: 0 devices cannot hold an engine of 1 and a trainer (give 2 or more)"),
+        (["--steps", "0"], "--steps: 0 is too few"),
+        (["--plot", "plan.png"], "--plot: 'plan.png' does not end in .svg"),
         (["--set", "model.path=org/unknown"], "--model with one of"),
         (["--set", "placement=colocated"], "placement"),
     ],
