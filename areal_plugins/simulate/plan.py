@@ -105,6 +105,10 @@ def job_of(draft: Draft, hardware: Hardware, shape: Shape, answers: Lengths) -> 
     if spec.placement == "colocated":
         problem = "pools that share devices take turns, which is not simulated"
         raise InputError("placement", problem, "simulate it with --set placement=disjoint")
+    part = draft.parts.get(("objective",))
+    if part is not None and part.descriptor is not None and part.descriptor.capabilities.source == "demonstrate":
+        problem = f"{part.name} generates nothing, so there is no pace to simulate"
+        raise InputError("objective", problem, "give a spec whose last stage generates")
     objective, pipeline = spec.objective, spec.pipeline
     decoupled = pipeline.max_staleness > 0 or spec.training.updates > 1
     each = layout.split(spec.resources.infer)

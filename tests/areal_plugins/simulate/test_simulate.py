@@ -253,6 +253,7 @@ def test_the_best_split_has_the_figures_that_the_table_has(spec, capsys):
         (["--plot", "plan.png"], "--plot: 'plan.png' does not end in .svg"),
         (["--set", "model.path=org/unknown"], "--model with one of"),
         (["--set", "placement=colocated"], "placement"),
+        (["--set", "objective={type: sft}"], "objective: sft generates nothing"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(spec, capsys, arguments, said):
