@@ -25,7 +25,8 @@ class Directory:
     def __init__(self, watch: Watch) -> None:
         self._watch, self._fail, self._history = watch, watch.fail, watch.history
         self.saved: int | None = None
-        self._surplus = 0  # what a kill between naming one and removing another leaves, until the next is written
+        self._placed = 0  # checkpoints of this life
+        self._surplus = 0  # what kills between naming one and removing another have left, until a next is all done
 
     def stand(self, step: int) -> None:
         """The run goes on from `step`: what is newer is nobody's checkpoint any more."""
@@ -46,7 +47,7 @@ class Directory:
             found = f"pipeline {state.step}, trainer {trainer['steps']}, model {model['steps']}"
             self._fail("checkpoint-whole", f"{target.name} has parts of other steps: {found}")
         self._complete(state)
-        self.saved, self._surplus = max(step, self.saved or 0), 0
+        self.saved, self._placed = max(step, self.saved or 0), self._placed + 1
 
     def _complete(self, state: PipelineState) -> None:
         """All that was drawn is in the checkpoint, trained on, or dropped."""
@@ -103,9 +104,14 @@ class Directory:
             found = "there is none" if newest is None else f"the newest is {newest.name}"
             self._fail("checkpoint-kept", f"step-{self.saved} was put in place, but {found}")
         named = sorted(path.name for path in (folder / "checkpoints").glob("step-*"))
-        self._surplus = 1 if killed else self._surplus
+        self._surplus, self._placed = self._left(killed), 0
         if len(named) > keep + self._surplus:
             self._fail("checkpoint-kept", f"there are {named}, where {keep} are to be kept")
+
+    def _left(self, killed: bool) -> int:
+        """Names that may be too many after a life: whoever writes its second checkpoint has removed what was before."""
+        before = 0 if self._placed > 1 or (self._placed and not killed) else self._surplus
+        return before + 1 if killed and self._placed else max(before, int(killed))
 
     def _trajectories(self, folder: Path, killed: bool, last: int) -> None:
         written: dict[int, list[int]] = {}
