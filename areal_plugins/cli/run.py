@@ -199,10 +199,6 @@ def _run(composition: Composition, manager: Manager, start: _Start) -> int:
     with asyncio.Runner(loop_factory=lambda: make_loop(virtual=composition.debug)) as runner:
         try:
             return runner.run(_supervised(composition, manager, display, start))
-        except asyncio.CancelledError:
-            return _say(display, "ended at once", INTERRUPTED)
-        except RunFailed as error:
-            return _say(display, "\n".join(_failure(error)), error.exit_code)
         finally:
             display.close()
 
@@ -217,19 +213,28 @@ async def _supervised(composition: Composition, manager: Manager, display: Displ
     asked: list[str] = []
 
     def on_signal(name: str) -> None:
-        if asked and task is not None and name != "SIGHUP":  # a shell and the system may both send that one
+        if not asked:
+            controller.stop(name)
+            display.phase("stopping after this step; once more ends at once")
+        elif task is not None and name != "SIGHUP":  # a shell and the system may both send that one
             task.cancel()
         asked.append(name)
-        controller.stop(name)
-        display.phase("stopping after this step; once more ends at once")
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
             loop.add_signal_handler(number, on_signal, number.name)
-    async with _reachable(composition, controller):
-        summary = await controller.run()
-    text = "\n".join(_summary(composition, summary, controller.resume_command()))
-    return _say(display, text, 0 if summary.outcome == "done" else INTERRUPTED)
+    where = f"run directory: {_short(composition.folder)}"
+    try:
+        async with _reachable(composition, controller):
+            summary = await controller.run()
+    except asyncio.CancelledError:
+        return _say(display, ["ended at once", where, controller.way_on()], INTERRUPTED)
+    except RunFailed as error:
+        lines = [*_failure(error), f"{where} (see events.jsonl, logs/)", controller.way_on()]
+        return _say(display, lines, error.exit_code)
+    if summary.outcome == "done":
+        return _say(display, _summary(summary, where), 0)
+    return _say(display, [*_summary(summary, where), controller.way_on()], INTERRUPTED)
 
 
 def _reachable(composition: Composition, controller: Controller) -> AbstractAsyncContextManager[None]:
@@ -255,16 +260,11 @@ def provenance(experiment: Experiment, manager: Manager) -> dict[str, Any]:
     }
 
 
-def _summary(composition: Composition, summary: RunSummary, resume: str) -> list[str]:
+def _summary(summary: RunSummary, where: str) -> list[str]:
     lines = [f"{summary.outcome}: {summary.steps} steps in {duration(summary.seconds)}"]
-    lines += _accuracies(summary.evaluations)
-    lines.append(f"run directory: {_short(composition.folder)}")
+    lines += [*_accuracies(summary.evaluations), where]
     if summary.checkpoint:
         lines.append(f"checkpoint: {_short(Path(summary.checkpoint))}")
-    if summary.outcome != "done":
-        lines.append(
-            f"go on with: {resume}" if resume else "nothing was trained yet, so there is nothing to go on from"
-        )
     return lines
 
 
@@ -281,11 +281,7 @@ def _accuracies(evaluations: Mapping[str, float]) -> list[str]:
 def _failure(error: RunFailed) -> list[str]:
     cause = error.__cause__
     lines = [] if cause is None or isinstance(cause, ArealError) else traceback.format_exception(cause)
-    lines += [
-        f"error: the run failed: {error.cause}",
-        f"run directory: {_short(Path(error.run_dir))} (see events.jsonl, logs/)",
-    ]
-    return [*lines, f"go on with: {error.resume}"] if error.resume else lines
+    return [*lines, f"error: the run failed: {error.cause}"]
 
 
 def _short(path: Path) -> Path:
@@ -294,7 +290,7 @@ def _short(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _say(display: Display, text: str, code: int) -> int:
+def _say(display: Display, lines: Sequence[str], code: int) -> int:
     display.close()
-    say(text, sys.stdout if code == 0 else sys.stderr)
+    say("\n".join(lines), sys.stdout if code == 0 else sys.stderr)
     return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,15 @@ from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.evaluate import recorded
 from areal_core.pipeline.rundir import provenance_of
+from areal_core.spec.secrets import without_secrets
+
+
+def command(composition: Composition) -> str:
+    """What continues a run, secrets masked; without a checkpoint it begins again from step 0."""
+    experiment = composition.experiment
+    sets = [word for override in without_secrets(experiment.overrides) for word in ("--set", override)]
+    words = ["areal-plugins", "run", *experiment.sources[:1], *sets]
+    return shlex.join([*words, "--resume", str(composition.folder)])
 
 
 def begin_again(folder: Path) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -145,7 +146,8 @@ def test_a_run_that_fails_ends_with_1_its_cause_and_the_command_that_resumes(her
     assert "error: the run failed: " in shown
     assert "trainer/mock: train step 2: RuntimeError: told to fail at call 3 of train" in shown
     assert (
-        "go on with: areal-plugins run spec.yaml --set supervision.max_restarts=0 --set 'training.mock.faults=" in shown
+        "there is no checkpoint yet; begin again with: areal-plugins run spec.yaml "
+        "--set supervision.max_restarts=0 --set 'training.mock.faults=" in shown
     )
     assert f"--resume {here}/r" in shown
 
@@ -156,12 +158,13 @@ def test_the_command_that_resumes_holds_no_secret(here, capsys):
     keyed = f"environments=[{{name: numbers, type: mock, reward: {reward}}}]"
     assert run("--run-dir", "r", "--set", keyed, "--set", "training.mock.faults=[{method: train, call: 3}]") == 1
     shown = capsys.readouterr().err
-    assert "go on with: areal-plugins run spec.yaml --set 'environments=***' --set 'training" in shown
+    assert "begin again with: areal-plugins run spec.yaml --set 'environments=***' --set 'training" in shown
     assert "s3cret" not in shown + (here / "r" / "events.jsonl").read_text()
 
 
 def test_a_failed_run_goes_on_from_where_it_was(here, capsys):
     assert run("--run-dir", "r", "--set", "checkpoint.every=2", *FAILING) == 1
+    assert "\ngo on with: areal-plugins run spec.yaml" in capsys.readouterr().err
     assert run("--resume", "r") == 0
     assert len((here / "r" / "metrics.jsonl").read_text().splitlines()) == 4
 
@@ -245,7 +248,23 @@ def test_a_second_signal_ends_a_run_at_once(here):
         process.send_signal(signal.SIGINT)
         shown = process.stdout.read()
     assert process.returncode == 130
-    assert "ended at once" in shown
+    assert "once more" not in shown
+    assert "ended at once\nrun directory: r\nthere is no checkpoint yet; begin again with: areal-plugins run" in shown
+    events = [json.loads(line)["kind"] for line in (here / "r" / "events.jsonl").read_text().splitlines()]
+    assert events.count("stop") == 1
+
+
+def test_a_run_that_is_stopped_before_its_first_step_says_how_to_begin_again(here, capsys):
+    slow = ("--set", "executor.mock.latency={materialize: 3600}")
+    with start(here, *slow) as process:
+        wait_for(process, "starting workers")
+        process.send_signal(signal.SIGINT)
+        shown = process.stdout.read()
+    assert process.returncode == 130
+    command = shown.partition("nothing was trained yet; begin again with: areal-plugins ")[2]
+    arguments = [word for word in shlex.split(command) if word not in slow]
+    assert cli.main(arguments) == 0
+    assert len((here / "r" / "metrics.jsonl").read_text().splitlines()) == 4
 
 
 def test_a_checkpoint_scores_as_the_run_scored_it(here, capsys):
