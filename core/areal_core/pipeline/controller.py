@@ -93,7 +93,7 @@ class Controller:
         done = resuming.evaluated(composition.folder, self._state)
         self._evaluations = Evaluations(run, self._crew, evaluator, composition.steps, done)
         self._stopwatch = Stopwatch(run, self._crew, self._weights, composition.steps)
-        self._elastic = Elastic(self._crew, self._lasting, run.events)
+        self._elastic = Elastic(self._crew, self._lasting, run.events, str(composition.folder))
         self._stage: StageRun | None = None
         self._between: PipelineState | None = None
         self._attending: asyncio.Task[None] | None = None
@@ -124,6 +124,7 @@ class Controller:
             await self._saver.settled()
             return self._conclude()
         except asyncio.CancelledError:
+            self._elastic.end()
             await self._lasting.cancel()  # nobody is to be replaced
             await self._run.background.cancel()
             await self._crew.end(AT_ONCE)
@@ -381,6 +382,7 @@ class Controller:
 
     async def _close(self) -> None:
         run = self._run
+        self._elastic.end()
         async with AsyncExitStack() as ending:  # from the last to the first, whichever of them fails
             ending.callback(run.directory.close)
             ending.callback(run.trace.close)
