@@ -63,8 +63,7 @@ def main(args: argparse.Namespace) -> int:
     experiment = load(args.spec, args.overrides)
     composition = compose(experiment, _folder(args, experiment.name), debug_mode())
     if args.dry_run:
-        _start(args)
-        print("\n".join(_plan(composition)))
+        print("\n".join([*_plan(composition), *_beginning(args, composition)]))
         return 0
     while args.run_dir is None and args.resume is None and not _made(composition.folder):
         composition = compose(experiment, _folder(args, experiment.name), debug_mode())
@@ -125,10 +124,23 @@ def model_directory(path: Path) -> Path:
     """The absolute path of a model directory, or of a run's newest whole checkpoint."""
     from areal_core.pipeline import checkpoint
 
-    found = checkpoint.model_directory(path.absolute())
+    way_out = "give a run directory, a checkpoints/step-N or a Hugging Face directory"
+    found = checkpoint.model_directory(_there(path, way_out))
     if not (found / "config.json").is_file():
-        raise InputError(str(path), "is no model directory: it has no config.json")
+        none_yet = (found / "checkpoints").is_dir()
+        problem = "its run has no checkpoint yet" if none_yet else "is no model directory: it has no config.json"
+        raise InputError(str(path), problem, way_out)
     return found
+
+
+def _there(path: Path, way_out: str) -> Path:
+    """`path`, absolute; raises `InputError` where nothing is there, or cannot be looked at."""
+    try:
+        path.stat()
+    except OSError as error:
+        problem = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        raise InputError(str(path), problem, way_out) from error
+    return path.absolute()
 
 
 def _folder(args: argparse.Namespace, name: str) -> Path:
@@ -137,9 +149,9 @@ def _folder(args: argparse.Namespace, name: str) -> Path:
     if args.resume is not None:
         if args.run_dir is not None:
             raise InputError("--run-dir", "a run that is resumed stays in its directory", "leave one of the two out")
-        resumed: Path = args.resume.absolute()
+        resumed = _there(args.resume, checkpoint.GIVE)
         if checkpoint.is_checkpoint(resumed):
-            return resumed.parent.parent
+            return _run_of(resumed)
         if not (resumed / "checkpoints").is_dir():
             checkpoint.latest(resumed)  # says why not
         return resumed
@@ -153,6 +165,13 @@ def _folder(args: argparse.Namespace, name: str) -> Path:
     if taken:
         raise InputError(str(folder), "holds a run", "go on with it by --resume, or choose another directory")
     return folder
+
+
+def _run_of(checkpoint: Path) -> Path:
+    if checkpoint.parent.name != "checkpoints":
+        way_out = "move it into the checkpoints/ of its run, or begin a new run by --warm-start"
+        raise InputError(str(checkpoint), "lies in no run directory", way_out)
+    return checkpoint.parent.parent
 
 
 def _free(folder: Path) -> Path:
@@ -190,6 +209,25 @@ def _plan(composition: Composition) -> list[str]:
         f"weights by {composition.route.transport}, as {composition.route.mechanism}",
         *stages,
     ]
+
+
+def _beginning(args: argparse.Namespace, composition: Composition) -> list[str]:
+    """What it would go on from, or begin with. Refuses what the run itself would refuse."""
+    from areal_core.pipeline import resuming
+    from areal_core.pipeline.claim import claimed
+
+    if args.resume is None:
+        start = _start(args)
+        return [f"begins with the weights of {_short(start.warm_start)}"] if start.warm_start else []
+    with claimed(composition.folder):
+        start = _start(args)
+    passed_over = [f"passed over: {problem}" for problem in start.damaged]
+    if start.resume is None:
+        model = resuming.began_with(composition.folder)
+        return ["begins again from step 0: there is no checkpoint to go on from", *([f"with {model}"] if model else [])]
+    step = resuming.state_of(start.resume, composition).step
+    place = start.resume.relative_to(composition.folder)
+    return [*passed_over, f"goes on from {place} (step {step} of {composition.steps})"]
 
 
 def _run(composition: Composition, manager: Manager, start: _Start) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -137,6 +138,57 @@ def test_a_dry_run_shows_workers_and_stages_and_starts_nothing(here, capsys):
     assert not (here / "runs").exists()
 
 
+def test_a_dry_run_of_a_resume_says_where_it_would_go_on_and_changes_nothing(here, capsys):
+    run("--run-dir", "r", "--set", "checkpoint.every=3")
+    more = ("--resume", "r", "--dry-run", "--set", "training.max_steps=9")
+    capsys.readouterr()
+    before = files(here)
+    assert run(*more) == 0
+    assert "\ngoes on from checkpoints/step-4 (step 4 of 9)\n" in capsys.readouterr().out
+    (here / "r/checkpoints/step-4/buffer.npz").write_bytes(b"PK")
+    assert run(*more) == 0
+    shown = capsys.readouterr().out
+    assert "\npassed over: checkpoint " in shown
+    assert "step-4/buffer.npz: is damaged: it is not what was written\ngoes on from checkpoints/step-3 (st" in shown
+    shutil.rmtree(here / "r/checkpoints")
+    (here / "r/checkpoints").mkdir()
+    assert run(*more) == 0
+    assert "\nbegins again from step 0: there is no checkpoint" in capsys.readouterr().out
+    assert {path for path in before if "checkpoints/" not in str(path)} == files(here)
+
+
+def files(folder):
+    return {path for path in folder.rglob("*") if "__pycache__" not in str(path)}
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ((), "all 4 steps of the run are done; raise training.max_steps"),
+        (("--set", "training.max_steps=9", "--set", "seed=7"), "is of another experiment: its seed is "),
+    ],
+)
+def test_a_dry_run_refuses_what_the_resume_would(here, capsys, options, problem):
+    run("--run-dir", "r")
+    for dry in (["--dry-run"], []):
+        capsys.readouterr()
+        assert run("--resume", "r", *options, *dry) == 2
+        assert problem in capsys.readouterr().err
+
+
+def test_a_dry_run_of_a_run_that_is_going_on_refuses_too(here, capsys):
+    run("--run-dir", "r")
+    with claimed(here / "r"):
+        assert run("--resume", "r", "--dry-run", "--set", "training.max_steps=9") == 2
+    assert "a run is going on in this directory" in capsys.readouterr().err
+
+
+def test_a_dry_run_names_the_weights_that_it_would_begin_with(here, capsys):
+    run("--run-dir", "r")
+    assert run("--warm-start", "r", "--dry-run") == 0
+    assert "\nbegins with the weights of r/checkpoints/step-4\n" in capsys.readouterr().out
+
+
 FAILING = ("--set", "supervision.max_restarts=0", "--set", "training.mock.faults=[{method: train, call: 3}]")
 
 
@@ -189,10 +241,40 @@ def test_a_fault_of_ours_shows_its_traceback(here, capsys, monkeypatch):
     assert "AttributeError: 'Batch' object has no attribute 'nothing'" in shown
 
 
-@pytest.mark.parametrize("arguments", [("--resume", "nowhere"), ("--warm-start", "nowhere")])
-def test_a_checkpoint_that_is_not_there_is_bad_input(here, capsys, arguments):
-    assert run(*arguments) == 2
-    assert "nowhere" in capsys.readouterr().err
+RESUMED = "(give RUN or RUN/checkpoints/step-N)"
+MODEL = "(give a run directory, a checkpoints/step-N or a Hugging Face directory)"
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "problem"),
+    [
+        ("--resume", "nowhere", f"does not exist {RESUMED}"),
+        ("--resume", "r/checkpoints/step-999", f"does not exist {RESUMED}"),
+        ("--resume", "r/checkpoints", f"is no run directory {RESUMED}"),
+        ("--resume", "empty", f"is no run directory {RESUMED}"),
+        ("--resume", "spec.yaml", f"is no run directory {RESUMED}"),
+        ("--resume", "spec.yaml/x", f"cannot be read: Not a directory {RESUMED}"),
+        ("--resume", "r" * 300, f"cannot be read: File name too long {RESUMED}"),
+        ("--resume", "copy", "lies in no run directory (move it into the checkpoints/ of its run, or begin a new run"),
+        ("--warm-start", "nowhere", f"does not exist {MODEL}"),
+        ("--warm-start", "empty", f"is no model directory: it has no config.json {MODEL}"),
+        ("--warm-start", "r" * 300, f"cannot be read: File name too long {MODEL}"),
+        ("--warm-start", "young", f"its run has no checkpoint yet {MODEL}"),
+    ],
+)
+def test_a_path_that_is_no_checkpoint_is_told_for_what_it_is(here, capsys, option, path, problem):
+    run("--run-dir", "r")
+    (here / "empty").mkdir()
+    (here / "young" / "checkpoints").mkdir(parents=True)
+    shutil.copytree(here / "r/checkpoints/step-4", here / "copy")
+    assert run(option, path) == 2
+    assert f"{path}: {problem}" in capsys.readouterr().err
+
+
+def test_a_resume_may_name_a_checkpoint_that_was_set_aside(here):
+    run("--run-dir", "r", "--set", "checkpoint.every=3")
+    assert run("--resume", "r/checkpoints/step-3") == 0
+    assert run("--resume", "r/checkpoints/abandoned-step-4", "--set", "training.max_steps=5") == 0
 
 
 def test_resuming_stays_in_its_directory(here, capsys):
@@ -294,7 +376,7 @@ def test_scoring_leaves_no_run_directory(here):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--checkpoint", "nowhere"), "nowhere: is no model directory"),
+        (("--checkpoint", "nowhere"), "nowhere: does not exist (give a run directory"),
         (("--checkpoint", "model", "--samples", "0"), "--samples: 0 is not at least 1"),
         (("--checkpoint", "model", "--set", NO_TASKS), "no environment has held-out tasks"),
     ],
