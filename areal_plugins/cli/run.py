@@ -48,9 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_overrides(parser)
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where to write; runs/NAME-TIME by default")
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--resume", type=Path, metavar="RUN", help="go on from this run directory's last checkpoint")
-    start.add_argument("--warm-start", type=Path, metavar="CKPT", help="begin with the weights of this checkpoint")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be started, and start nothing")
+    resume = "go on from the newest whole checkpoint of this run directory, or from this checkpoint"
+    start.add_argument("--resume", type=Path, metavar="RUN", help=resume)
+    warm = "begin with the weights of this checkpoint, run directory (its newest whole one) or Hugging Face directory"
+    start.add_argument("--warm-start", type=Path, metavar="CKPT", help=warm)
+    parser.add_argument("--dry-run", action="store_true", help="show what would be started, from where; start nothing")
 
 
 def main(args: argparse.Namespace) -> int:

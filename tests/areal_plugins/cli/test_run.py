@@ -296,6 +296,18 @@ def test_debug_mode_runs_everything_inline_and_repeats_itself(here, monkeypatch)
     assert (here / "a" / "metrics.jsonl").read_bytes() == (here / "b" / "metrics.jsonl").read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("command", "option"), [("run", "--resume RUN"), ("run", "--warm-start CKPT"), ("eval", "--checkpoint DIR")]
+)
+def test_the_help_says_that_a_run_directory_and_a_checkpoint_will_do(capsys, command, option):
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    words = " ".join(capsys.readouterr().out.partition("\noptions:")[2].split())
+    shown = words.partition(f"{option} ")[2].partition(" --")[0]
+    assert "run directory" in shown
+    assert "checkpoint" in shown
+
+
 def start(here, *argv):
     command = [sys.executable, "-m", "areal_plugins", "run", "spec.yaml", "--run-dir", "r", *argv]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
