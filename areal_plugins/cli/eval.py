@@ -29,6 +29,7 @@ The tasks are the held-out ones that the run itself evaluates on, answered as `e
 says (greedy by default).
 """
 
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`eval SPEC --checkpoint DIR [--samples N] [--set K=V]... [--json]`."""
     parser.epilog = EXAMPLES
