@@ -115,7 +115,7 @@ def _start(args: argparse.Namespace) -> _Start:
         return _Start(warm_start=model_directory(args.warm_start))
     if args.resume is None:
         return _Start()
-    run: Path = args.resume.absolute()
+    run = _there(args.resume, checkpoint.GIVE)
     if checkpoint.is_checkpoint(run):
         return _Start(checkpoint.latest(run))
     found, damaged = checkpoint.newest(run)
@@ -136,13 +136,13 @@ def model_directory(path: Path) -> Path:
 
 
 def _there(path: Path, way_out: str) -> Path:
-    """`path`, absolute; raises `InputError` where nothing is there, or cannot be looked at."""
+    """`path`, absolute and without `..`; raises `InputError` where nothing is there, or cannot be looked at."""
     try:
         path.stat()
     except OSError as error:
         problem = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
         raise InputError(str(path), problem, way_out) from error
-    return path.absolute()
+    return path.resolve() if ".." in path.parts else path.absolute()
 
 
 def _folder(args: argparse.Namespace, name: str) -> Path:

@@ -271,6 +271,13 @@ def test_a_path_that_is_no_checkpoint_is_told_for_what_it_is(here, capsys, optio
     assert f"{path}: {problem}" in capsys.readouterr().err
 
 
+def test_a_resume_may_name_a_checkpoint_from_beside_it(here, monkeypatch):
+    run("--run-dir", "r", "--set", "checkpoint.every=3")
+    monkeypatch.chdir(here / "r/checkpoints/step-4")
+    assert cli.main(["run", str(here / "spec.yaml"), "--resume", "../step-3"]) == 0
+    assert {path.name for path in (here / "r/checkpoints").iterdir()} >= {"step-4", "abandoned-step-4"}
+
+
 def test_a_resume_may_name_a_checkpoint_that_was_set_aside(here):
     run("--run-dir", "r", "--set", "checkpoint.every=3")
     assert run("--resume", "r/checkpoints/step-3") == 0
