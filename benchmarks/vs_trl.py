@@ -154,7 +154,7 @@ def completed(case: dict[str, Any], work: Path, letters: int = ANSWER) -> dict[s
     tasks.write_text("".join(json.dumps({"prompt": ask(i, case["chat"], letters)}) + "\n" for i in range(4096)))
     shared = {"tasks": tasks, "letters": letters, "group": 8, "staleness": 1}
     shared["length"] = letters + letters // 2 if case["chat"] else letters  # a chat model ends its answer itself
-    return {**case, **shared, "objective": {"dynamic_sampling": False, "clip_high": 0.2}}
+    return {**case, **shared, "objective": {"dynamic_sampling": False, "clip_high": 0.2, "equal_groups": "count"}}
 
 
 def pair(case: dict[str, Any], seed: int, work: Path) -> list[Any]:

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 _MOMENT = 60.0
@@ -36,6 +36,18 @@ class OwnedDirectory:
     def remove(self) -> None:
         """Remove it with all that is in it; once it is gone, nothing more."""
         self._owned.close()
+
+
+@contextmanager
+def temporary(prefix: str) -> Iterator[Path]:
+    """A directory among temporary files while it is needed; what processes that were killed left there goes first."""
+    root = Path(tempfile.gettempdir())
+    sweep(root, prefix)
+    owned = OwnedDirectory(root, prefix)
+    try:
+        yield owned.path
+    finally:
+        owned.remove()
 
 
 def run_key(work: Path) -> str:

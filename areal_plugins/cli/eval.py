@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,14 +45,15 @@ def main(args: argparse.Namespace) -> int:
     from areal_core.pipeline.clock import debug_mode, make_loop
     from areal_core.pipeline.compose import compose
     from areal_core.pipeline.score import score_model
+    from areal_plugins.builtin.ownership import temporary
 
     model = model_directory(args.checkpoint)
     if args.samples is not None and args.samples < 1:
         raise InputError("--samples", f"{args.samples} is not at least 1")
     experiment = evolve(load(args.spec, args.overrides), trackers=())
-    with tempfile.TemporaryDirectory(prefix="areal-eval-") as folder:
-        log_to(Path(folder))
-        composition = compose(experiment, Path(folder), debug_mode())
+    with temporary("areal-evaluation-") as folder:
+        log_to(folder)
+        composition = compose(experiment, folder, debug_mode())
         with asyncio.Runner(loop_factory=lambda: make_loop(virtual=composition.debug)) as runner:
             report = runner.run(score_model(composition, model, _Warnings(sys.stderr), args.samples))
     if report is None:

@@ -24,7 +24,8 @@ examples:
 
 The pipeline is the real one, on a virtual clock; engines, trainer, transport and rewards take the time that
 cost models say. Distributions are fixed:N, uniform:LOW,HIGH, log-uniform:LOW,HIGH or
-lognormal:MEAN,SIGMA[,MAX]. docs/simulate.md has the models, the hardware's figures, and how far to trust them.
+lognormal:MEAN,SIGMA[,MAX]; no answer is longer than the spec's inference.sampling.max_new_tokens.
+docs/simulate.md has the models, the hardware's figures, and how far to trust them.
 """
 
 DEFAULTS = {"cpu": "cpu", "cuda": "h800", "npu": "910b"}
@@ -40,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hardware", metavar="NAME", help="h800, h200, 910b, 910c or cpu; by the spec's platform")
     parser.add_argument("--model", metavar="NAME", help="sizes of a known model, where the spec's is not here")
     lengths = parser.add_mutually_exclusive_group()
-    lengths.add_argument("--lengths", metavar="D", help="tokens of answers; log-uniform over a tenth of the longest")
+    lengths.add_argument(
+        "--lengths", metavar="D", help="tokens of answers, cut at max_new_tokens (log-uniform from a tenth of it)"
+    )
     lengths.add_argument("--lengths-from", type=Path, metavar="RUN", help="as measured in this run directory")
     parser.add_argument(
         "--alike", type=float, metavar="SHARE",
@@ -48,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--prompts", metavar="D", default="fixed:256", help="tokens of prompts (fixed:256)")
     parser.add_argument("--rewards", metavar="D", default="fixed:0", help="seconds until an answer is judged (fixed:0)")
-    parser.add_argument("--steps", type=int, default=10, metavar="N", help="steady steps that are measured (10)")
+    parser.add_argument("--steps", type=int, default=10, metavar="N", help="steady steps to measure at least (10)")
     parser.add_argument("--no-search", action="store_true", help="only the split as written, or the balanced one")
     parser.add_argument("--plot", metavar="FILE.svg", help="write a plot of the splits and the lags")
     parser.add_argument("--json", action="store_true", help="machine-readable output")
@@ -56,17 +59,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Simulate and print."""
-    from areal_plugins.simulate.outcome import simulate
+    from areal_plugins.simulate.outcome import simulate, window
     from areal_plugins.simulate.split import balanced, best, search
 
+    if args.plot and Path(args.plot).suffix.lower() not in (".svg", ""):
+        raise InputError("--plot", f"{args.plot!r} does not end in .svg", "the plot is an SVG file")
     job = job_from(args)
-    written = simulate(job, args.steps) if args.devices is None else None
-    looked = [] if args.no_search else search(job)
-    way = best(looked).job if looked else balanced(job)
-    chosen = written if written is not None and (args.no_search or way == job) else simulate(way, args.steps)
+    steps = window(job, args.steps)
+    looked = [] if args.no_search else search(job, steps)
+    written = None
+    if args.devices is None:
+        written = next((outcome for outcome in looked if outcome.job == job), None) or simulate(job, steps)
+    if looked and written is not None and written not in looked:
+        looked = sorted([*looked, written], key=lambda outcome: outcome.job.engines)
+    chosen = best(looked) if looked else written or simulate(balanced(job), steps)
+    print(dumped(_data(written, looked, chosen)) if args.json else "\n".join(_text(written, looked, chosen)))
     if args.plot:
         _plot(args.plot, looked or [chosen], chosen)
-    print(dumped(_data(written, looked, chosen)) if args.json else "\n".join(_text(written, looked, chosen)))
     return 0
 
 
@@ -88,20 +97,15 @@ def job_from(args: argparse.Namespace) -> Job:
     if not examined.drafts or any(finding.severity is Severity.ERROR for finding in examined.findings):
         raise SpecError(examined.findings)
     draft = examined.drafts[-1]
-    _positive("--steps", args.steps)
+    if args.steps < 1:
+        raise InputError("--steps", f"{args.steps} is too few", "1 is the least")
     job = job_of(draft, _hardware(args.hardware, draft), shape_of(draft, args.model), _lengths(args, draft))
-    job = evolve(job, prompts=parse(args.prompts, "--prompts"), rewards=parse(args.rewards, "--rewards"))
+    job = evolve(job, prompts=parse(args.prompts, "--prompts", "a prompt"), rewards=parse(args.rewards, "--rewards"))
     if args.devices is None:
         return job
-    _positive("--devices", args.devices)
     from areal_plugins.simulate.split import balanced
 
     return balanced(evolve(job, engines=1, trainers=args.devices - job.engine_devices))
-
-
-def _positive(option: str, number: int) -> None:
-    if number < 1:
-        raise InputError(option, f"{number} is too few", "1 is the least")
 
 
 def _hardware(name: str | None, draft: Draft) -> Hardware:
@@ -129,7 +133,7 @@ def _lengths(args: argparse.Namespace, draft: Draft) -> Any:
     if not 0 <= alike <= 1:
         raise InputError("--alike", f"{alike:g} is no share", "a number from 0 to 1")
     if args.lengths is not None:
-        return evolve(parse(args.lengths, "--lengths"), alike=alike)
+        return evolve(parse(args.lengths, "--lengths", "an answer"), alike=alike)
     longest = draft.spec.inference.sampling.max_new_tokens
     return Lengths("log-uniform", max(1.0, longest / 10), float(longest), alike=alike)
 
@@ -139,7 +143,7 @@ def _plot(file: str, outcomes: list[Outcome], chosen: Outcome) -> None:
     from areal_plugins.simulate.plot import svg
 
     title = f"{chosen.job.devices} x {chosen.job.hardware.name}, staleness {chosen.job.max_staleness}"
-    write_whole(file, svg(outcomes, next((o for o in outcomes if o.job == chosen.job), chosen), title))
+    write_whole(file, svg(outcomes, chosen, title))
 
 
 # --- output ------------------------------------------------------------------------------------------
@@ -166,9 +170,11 @@ def _text(written: Outcome | None, looked: list[Outcome], chosen: Outcome) -> It
     from areal_plugins.simulate.plot import bar
 
     job = chosen.job
-    billions = job.shape.parameters / 1e9
-    yield f"{job.devices} x {job.hardware.name}, {billions:.2f} B parameters, staleness {job.max_staleness}"
-    yield f"batches of {job.batch_size} answers in groups of {job.group_size}, at most {job.longest} tokens each"
+    size = _size(job.shape.parameters)
+    yield f"{job.devices} x {job.hardware.name}, {size} parameters, staleness {job.max_staleness}"
+    batch = f"batches of {_counted(job.batch_size, 'answer')} in groups of {job.group_size}"
+    cut = job.answers.above(job.longest)
+    yield f"{batch}, at most {_counted(job.longest, 'token')} each" + (f" ({cut:.1%} are cut there)" if cut else "")
     if written is not None:
         yield "\nas written" + (", which is the best split" if looked and written is chosen else "")
         yield from _figures(written)
@@ -189,8 +195,24 @@ def _text(written: Outcome | None, looked: list[Outcome], chosen: Outcome) -> It
 
 def _figures(outcome: Outcome) -> Iterator[str]:
     job = outcome.job
-    yield f"  {job.engines} engines of {job.engine_devices} generate, {job.trainers} devices train"
+    yield f"  {_pools(job)}"
     pace = f"{outcome.steps_an_hour:.1f} steps/h, {outcome.step_seconds:.1f} s each"
-    yield f"  {outcome.tokens:,.0f} tokens/s trained on ({pace})"
+    yield f"  {outcome.tokens:,.0f} tokens/s trained on over {_counted(outcome.steps, 'step')} ({pace})"
     yield f"  utilization {outcome.utilization:.3f} of at most {outcome.best:.3f} at this split"
     yield f"  engines {outcome.engines_busy:.1%}, trainers {outcome.trainers_busy:.1%}, mean lag {outcome.mean_lag:.2f}"
+
+
+def _pools(job: Job) -> str:
+    engines = f"{_counted(job.engines, 'engine')} of {_counted(job.engine_devices, 'device')}"
+    generate, train = ("generates" if job.engines == 1 else "generate"), ("trains" if job.trainers == 1 else "train")
+    return f"{engines} {generate}, {_counted(job.trainers, 'device')} {train}"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
+def _size(parameters: float) -> str:
+    if parameters >= 1e8:
+        return f"{parameters / 1e9:.2f} B"
+    return f"{parameters / 1e6:.2f} M" if parameters >= 1e5 else f"{parameters:,.0f}"

@@ -29,6 +29,6 @@ PROFILES: Mapping[str, Hardware] = {
     "h200": Hardware("NVIDIA H200 SXM", 989e12, 4.8e12, 141e9, 450e9, 50e9),
     "910b": Hardware("Ascend 910B", 376e12, 1.6e12, 64e9, 196e9, 25e9),
     "910c": Hardware("Ascend 910C", 752e12, 3.2e12, 128e9, 392e9, 50e9, 16),
-    "cpu": Hardware("one processor core", 65e9, 10e9, 8e9, 10e9, 1e9, 64),
+    "cpu": Hardware("processor core", 65e9, 10e9, 8e9, 10e9, 1e9, 64),
 }
 """By the name that `--hardware` takes. A 910C is its package of two dies; a core computes in float32."""

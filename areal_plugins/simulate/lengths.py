@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import NormalDist
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from attrs import field, frozen
 
@@ -68,6 +68,10 @@ class Lengths:
             return self._between(point)
         return self.low
 
+    def above(self, longest: int) -> float:
+        """The share of numbers above `longest`."""
+        return sum(self.at((i + 0.5) / _KEPT) > longest for i in range(_KEPT)) / _KEPT
+
     def _lognormal(self, point: float) -> float:
         drawn = math.exp(math.log(self.low) - self.sigma**2 / 2 + self.sigma * _normal(point))
         return drawn if self.high is None else min(drawn, self.high)
@@ -86,55 +90,107 @@ def _normal(point: float) -> float:
 _BELOW_1 = math.nextafter(1.0, 0.0)
 
 
-def parse(text: str, what: str) -> Lengths:
+_NAMES = {
+    "fixed": ("N",),
+    "uniform": ("LOW", "HIGH"),
+    "log-uniform": ("LOW", "HIGH"),
+    "lognormal": ("MEAN", "SIGMA", "MAX"),
+}
+_MOST, _LEAST = 1e12, 1e-9
+"""What numbers may be at most, and those whose logarithm is needed at least."""
+
+
+def parse(text: str, what: str, of: str = "") -> Lengths:
     """`KIND:NUMBER[,NUMBER]...` as an option of the command line; `what` is the option.
 
+    Of tokens `of` something each has one at least; other numbers may be 0.
+
     Raises:
-        InputError: it is none of `FORMS`, or its bounds cannot be.
+        InputError: it is none of `FORMS`, or its numbers cannot be.
 
     """
     kind, _, rest = text.partition(":")
     try:
-        numbers = [float(number) for number in rest.split(",")]
-        return _made(kind, numbers)
-    except (ValueError, IndexError) as error:
+        return _made(kind, rest.split(","), of)
+    except ValueError as error:
         raise InputError(what, f"cannot read {text!r}: {error}", f"it is {FORMS}") from None
 
 
-def _made(kind: str, numbers: Sequence[float]) -> Lengths:
-    counts = {"fixed": (1,), "uniform": (2,), "log-uniform": (2,), "lognormal": (2, 3)}
-    if len(numbers) not in counts.get(kind, ()):
-        raise ValueError("no such distribution" if kind not in counts else f"{len(numbers)} numbers do not fit")
-    if not all(math.isfinite(number) for number in numbers) or numbers[0] < 0:
-        raise ValueError("numbers must be finite and not negative")
-    if kind in ("log-uniform", "lognormal") and numbers[0] <= 0:
-        raise ValueError("the first number must be above 0")
-    if kind == "fixed":
-        return Lengths("fixed", numbers[0])
-    if kind == "lognormal":
-        return Lengths("lognormal", numbers[0], numbers[2] if len(numbers) == 3 else None, numbers[1])
-    if numbers[1] < numbers[0]:
-        raise ValueError("the second number must not be below the first")
-    return Lengths(kind, numbers[0], numbers[1])  # type: ignore[arg-type]  # one of the two that are left
+def _made(kind: str, texts: Sequence[str], of: str) -> Lengths:
+    if kind not in _NAMES:
+        raise ValueError("there is no such distribution")
+    names = _NAMES[kind]
+    if len(texts) not in ((2, 3) if kind == "lognormal" else (len(names),)):
+        wanted = {"fixed": "1 number", "lognormal": "2 or 3 numbers"}.get(kind, "2 numbers")
+        raise ValueError(f"{kind} takes {wanted}, not {len(texts)}")
+    given = {name: _number(name, text) for name, text in zip(names, texts, strict=False)}
+    for name, number in given.items():
+        if of and name != "SIGMA" and number < 1:
+            raise ValueError(f"{of} has at least one token")
+    first = given[names[0]]
+    if kind.startswith("log") and first < _LEAST:
+        raise ValueError(f"{names[0]} must be at least {_LEAST:g}")
+    if given.get("HIGH", first) < first:
+        raise ValueError("HIGH must not be below LOW")
+    high = given.get("HIGH", given.get("MAX"))
+    return Lengths(kind, first, high, given.get("SIGMA", 1.0))  # type: ignore[arg-type]  # it is one of the kinds
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"{name} is no number: {text!r}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite")
+    if number < 0:
+        raise ValueError(f"{name} must not be negative")
+    if number > _MOST:
+        raise ValueError(f"{name} must be at most {_MOST:g}")
+    return number
+
+
+def tokens(number: float, longest: int | None = None) -> int:
+    """A drawn number as a count of tokens: whole, one at least, cut at `longest`."""
+    count = max(1, round(number))
+    return count if longest is None else min(longest, count)
 
 
 def measured(run: Path) -> Lengths:
-    """Of the answers that the run in the directory `run` was trained on, in their groups.
+    """Of the answers that the last stage of the run in the directory `run` was trained on, in their groups.
+
+    A group of one says nothing of how alike answers are: where there are no others, answers are independent.
 
     Raises:
         InputError: it holds no trajectories, or a damaged line.
 
     """
     groups = sorted(_in_run(run), key=sum)
-    if not groups:
-        raise InputError(str(run), "holds no trajectories", "give the directory of a run that has trained")
     found = sorted(length for group in groups for length in group)
-    return Lengths("measured", quantiles=tuple(_spread(found)), groups=tuple(_spread(groups)))
+    if not found:
+        raise InputError(str(run), "holds no trajectories", "give the directory of a run that has trained")
+    several = [group for group in groups if len(group) > 1]
+    return Lengths("measured", quantiles=tuple(_spread(found)), groups=tuple(_spread(several)))
 
 
 def _in_run(run: Path) -> Iterator[tuple[float, ...]]:
-    for file in sorted((run / "trajectories").glob("*.jsonl")):
-        yield from read(file, lambda group: tuple(float(trajectory["length"]) for trajectory in group["trajectories"]))
+    """Lengths by group, from the lines that the pipeline writes; a tracker has files of its own beside them."""
+    steps = _last_stage(run)
+    for file in sorted((run / "trajectories").glob("steps-*.jsonl")):
+        for step, lengths in read(file, _group):
+            if step in steps:
+                yield lengths
+
+
+def _group(line: Mapping[str, Any]) -> tuple[int, tuple[float, ...]]:
+    return line["step"], tuple(float(trajectory["length"]) for trajectory in line["trajectories"])
+
+
+def _last_stage(run: Path) -> set[int]:
+    """Steps of the last stage that has trained."""
+    file = run / "timings.jsonl"
+    stages = list(read(file, lambda line: (line["step"], line["stage"]))) if file.exists() else []
+    return {step for step, stage in stages if stage == stages[-1][1]}
 
 
 def _spread(found: Sequence[T]) -> Sequence[T]:

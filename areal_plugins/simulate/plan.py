@@ -21,11 +21,11 @@ from areal_core.spec.resolve import Draft
 from areal_plugins.simulate.components import Scenario
 from areal_plugins.simulate.costs import Reach
 from areal_plugins.simulate.hardware import Hardware
-from areal_plugins.simulate.lengths import Lengths
+from areal_plugins.simulate.lengths import Lengths, tokens
 from areal_plugins.simulate.shape import Shape
 
 UNITS = 64
-"""Units of a trajectory of full length, at most: enough to see which version drew what share of it."""
+"""Units of the longest trajectories: enough to see which version drew what share of one."""
 
 GROUPS_A_ROLLOUT = 256
 """Rollout workers in a simulation take no time of their own; there is one for so many groups of a batch."""
@@ -82,7 +82,7 @@ class Job:
             prompts=self.prompts,
             rewards=self.rewards,
             longest=self.longest,
-            grain=-(-self.longest // UNITS),
+            grain=-(-tokens(self.answers.at(0.999), self.longest) // UNITS),
             trainers=self.trainers,
             engines=self.engines,
             engine_devices=self.engine_devices,
@@ -105,6 +105,10 @@ def job_of(draft: Draft, hardware: Hardware, shape: Shape, answers: Lengths) -> 
     if spec.placement == "colocated":
         problem = "pools that share devices take turns, which is not simulated"
         raise InputError("placement", problem, "simulate it with --set placement=disjoint")
+    part = draft.parts.get(("objective",))
+    if part is not None and part.descriptor is not None and part.descriptor.capabilities.source == "demonstrate":
+        problem = f"{part.name} generates nothing, so there is no pace to simulate"
+        raise InputError("objective", problem, "give a spec whose last stage generates")
     objective, pipeline = spec.objective, spec.pipeline
     decoupled = pipeline.max_staleness > 0 or spec.training.updates > 1
     each = layout.split(spec.resources.infer)
@@ -203,7 +207,7 @@ async def _controlled(experiment: Any, folder: Path, last: int | None) -> None:
 
 def _check(job: Job) -> None:
     costs = job.scenario().engine_costs()
-    longest = job.longest + round(job.prompts.at(0.999))
+    longest = job.longest + tokens(job.prompts.at(0.999))
     if costs.capacity < longest:
         have = f"{job.engine_devices} x {job.hardware.name}"
         problem = f"weights and one answer of {longest:,} tokens do not fit in {have}"

@@ -10,6 +10,7 @@ from areal_core.pipeline.clock import VirtualLoop
 from areal_core.workers.seeds import derive
 from areal_plugins.simulate.components import Scenario
 from areal_plugins.simulate.engine import Sequence, SimulatedEngine
+from areal_plugins.simulate.lengths import tokens
 
 SPARE = 1.25
 """Requests for each place in the batch."""
@@ -62,9 +63,8 @@ async def _drill(scenario: Scenario, max_concurrent: int) -> tuple[float, float]
             engine.submit(ask(count + requests))
 
     def ask(number: int) -> Sequence:
-        length = scenario.answers.at(derive(1, number) / _SPAN)
-        prompt = scenario.prompts.at(derive(2, number) / _SPAN)
-        return Sequence(max(1, round(prompt)), min(scenario.longest, max(1, round(length))), ended)
+        length = tokens(scenario.answers.at(derive(1, number) / _SPAN), scenario.longest)
+        return Sequence(tokens(scenario.prompts.at(derive(2, number) / _SPAN)), length, ended)
 
     for number in range(requests):
         engine.submit(ask(number))
@@ -79,7 +79,7 @@ async def _drill(scenario: Scenario, max_concurrent: int) -> tuple[float, float]
 def _train(scenario: Scenario, batch_size: int) -> float:
     """Seconds for each token that was drawn, of a batch with every length in its share."""
     places = ((i + 0.5) / batch_size for i in range(batch_size))
-    lengths = [min(scenario.longest, scenario.answers.at(place)) for place in places]
-    prompt = scenario.prompts.at(0.5)
-    seconds = scenario.trainer_costs().train(round(length + prompt) for length in lengths)
+    lengths = [tokens(scenario.answers.at(place), scenario.longest) for place in places]
+    prompt = tokens(scenario.prompts.at(0.5))
+    seconds = scenario.trainer_costs().train(length + prompt for length in lengths)
     return seconds / sum(lengths)

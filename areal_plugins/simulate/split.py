@@ -11,9 +11,6 @@ from areal_plugins.simulate.outcome import Outcome, simulate
 from areal_plugins.simulate.plan import Job
 from areal_plugins.simulate.saturation import saturated
 
-SEARCH_STEPS = 4
-"""Steady steps of a run that only ranks splits."""
-
 LOOKS = 6
 """Splits that are simulated at most."""
 
@@ -38,8 +35,10 @@ def splits(job: Job) -> Iterator[Job]:
     """All ways to use the devices; those that an engine's size leaves over train."""
     most = (job.devices - 1) // job.engine_devices
     if most < 1:
-        problem = f"{job.devices} devices cannot hold an engine of {job.engine_devices} and a trainer"
-        raise InputError("--devices", problem, "give more of them, or a smaller resources.infer.parallel")
+        devices = "1 device" if job.devices == 1 else f"{job.devices} devices"
+        problem = f"{devices} cannot hold an engine of {job.engine_devices} and a trainer"
+        smaller = ", or a smaller resources.infer.parallel" if job.engine_devices > 1 else ""
+        raise InputError("--devices", problem, f"give {job.engine_devices + 1} or more{smaller}")
     yield from (job.split(engines) for engines in range(1, most + 1))
 
 
@@ -55,8 +54,8 @@ def saturated_once(job: Job) -> tuple[float, float]:
     return _SATURATED[key]
 
 
-def search(job: Job, steps: int = SEARCH_STEPS) -> list[Outcome]:
-    """Simulated splits, in order of engines: the balanced one, and from there uphill in throughput."""
+def search(job: Job, steps: int) -> list[Outcome]:
+    """Simulated splits, in order of engines: the balanced one, and from there uphill in throughput of `steps` steps."""
     ways = {way.engines: way for way in splits(job)}
     middle = balanced(job).engines
     stride = max(1, len(ways) // 16)

@@ -26,7 +26,7 @@ from areal_core.errors import WorkerLost
 from areal_core.workers.plans import EnginePlan, GroupOrder, GroupResult, TrainResult
 from areal_plugins.simulate.costs import EngineCosts, TrainerCosts, UpdateCosts
 from areal_plugins.simulate.engine import Sequence, SimulatedEngine
-from areal_plugins.simulate.lengths import Lengths
+from areal_plugins.simulate.lengths import Lengths, tokens
 
 T = TypeVar("T")
 Dial = Callable[[str], "EngineActor"]
@@ -108,7 +108,7 @@ class TrainerActor:
     def _result(self, batch: Batch) -> TrainResult:
         """Its time, and how old the tokens are: the share of them at each lag."""
         grain = self._work.grain
-        prompt = round(self._work.prompts.at(0.5))
+        prompt = tokens(self._work.prompts.at(0.5))
         lengths = [len(trajectory) * grain + prompt for trajectory in batch.trajectories]
         figures = {f"lag/{lag}": share for lag, share in _lags(batch).items()}
         figures |= {"simulated/tokens": float(sum(lengths)), "simulated/trajectories": float(len(lengths))}
@@ -147,9 +147,9 @@ class RolloutActor:
         done: asyncio.Future[None] = loop.create_future()
         group, work = _Group(len(order.members), done), self._work
         point = Random(order.seed).random  # noqa: S311  # lengths, not secrets
-        prompt = max(1, round(work.prompts.at(point())))
+        prompt = tokens(work.prompts.at(point()))
         for drawn in work.answers.group(len(order.members), point):
-            length = min(work.longest, max(1, round(drawn)))
+            length = tokens(drawn, work.longest)
             judging = group.judge(loop.time, work.rewards.at(point()))
             sequence = Sequence(prompt, length, judging, shared=bool(group.sequences))
             group.sequences.append(sequence)
@@ -236,8 +236,8 @@ class _Columns:
 def _units(stretches: list[tuple[int, int]], grain: int) -> tuple[list[int], list[int]]:
     """Units a version; the oldest has one at least, since the bound is about it."""
     ends, drawn = [], 0
-    for tokens, _ in stretches:
-        drawn += tokens
+    for count, _ in stretches:
+        drawn += count
         ends.append(max(1, math.floor(drawn / grain + 0.5)))
     counts = [end - before for end, before in zip(ends, [0, *ends], strict=False)]
     return counts, [code for _, code in stretches]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from areal_plugins.builtin.ownership import OwnedDirectory, sweep
+from areal_plugins.builtin.ownership import OwnedDirectory, sweep, temporary
 
 OWNER = """
 import sys, time
@@ -55,3 +56,13 @@ def test_one_that_never_got_its_name_is_swept_later(tmp_path: Path, age: float, 
 def test_other_names_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "yours-x").mkdir()
     assert sweep(tmp_path, "mine-") == []
+
+
+def test_a_temporary_directory_goes_and_so_do_those_whose_process_was_killed(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    living = OwnedDirectory(tmp_path, "mine-")
+    (tmp_path / "mine-left").mkdir()
+    with temporary("mine-") as folder:
+        assert set(tmp_path.iterdir()) == {living.path, folder}
+    assert list(tmp_path.iterdir()) == [living.path]
+    living.remove()

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -390,6 +391,14 @@ def test_scoring_leaves_no_run_directory(here):
     run("--run-dir", "r")
     cli.main(["eval", "spec.yaml", "--checkpoint", "r/checkpoints/step-4"])
     assert {path.name for path in here.iterdir()} - {"__pycache__"} == {"r", "spec.yaml"}
+
+
+def test_scoring_removes_what_a_killed_one_left_among_temporary_files(here, monkeypatch):
+    run("--run-dir", "r")
+    (here / "temporary" / "areal-evaluation-left").mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(here / "temporary"))
+    cli.main(["eval", "spec.yaml", "--checkpoint", "r/checkpoints/step-4"])
+    assert list((here / "temporary").iterdir()) == []
 
 
 @pytest.mark.parametrize(
