@@ -110,8 +110,9 @@ class Siege:
         code = self.controller.returncode
         if code == 0:
             return False
-        if "go on with:" not in self.output.read_text()[-2000:]:
-            raise Failed(f"the run ended with {code}:\n{self.output.read_text()[-2000:]}")
+        said = self.output.read_text()[-2000:]
+        if not any(way in said for way in ("go on with: ", "there is no checkpoint yet; begin again with: ")):
+            raise Failed(f"the run ended with {code}:\n{said}")
         self.recoveries += 1
         self.start()
         return True

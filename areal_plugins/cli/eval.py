@@ -25,7 +25,7 @@ examples:
   areal-plugins eval spec.yaml --checkpoint DIR --samples 1000 --json
 
 The tasks are the held-out ones that the run itself evaluates on, answered as `evaluation.sampling`
-says (greedy by default). Any Hugging Face directory of the spec's model will do.
+says (greedy by default).
 """
 
 
@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`eval SPEC --checkpoint DIR [--samples N] [--set K=V]... [--json]`."""
     parser.epilog = EXAMPLES
     parser.add_argument("spec", metavar="SPEC", help="YAML file")
-    parser.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help="model directory")
+    model = "checkpoint, run directory (its newest whole checkpoint), or Hugging Face directory of the spec's model"
+    parser.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help=model)
     parser.add_argument("--samples", type=int, metavar="N", help="tasks in all; evaluation.samples by default")
     parser.add_argument("--json", action="store_true", help="machine-readable output")
     add_overrides(parser)

@@ -48,9 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_overrides(parser)
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where to write; runs/NAME-TIME by default")
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--resume", type=Path, metavar="RUN", help="go on from this run directory's last checkpoint")
-    start.add_argument("--warm-start", type=Path, metavar="CKPT", help="begin with the weights of this checkpoint")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be started, and start nothing")
+    resume = "go on from the newest whole checkpoint of this run directory, or from this checkpoint"
+    start.add_argument("--resume", type=Path, metavar="RUN", help=resume)
+    warm = "begin with the weights of this checkpoint, run directory (its newest whole one) or Hugging Face directory"
+    start.add_argument("--warm-start", type=Path, metavar="CKPT", help=warm)
+    parser.add_argument("--dry-run", action="store_true", help="show what would be started, from where; start nothing")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -63,8 +65,7 @@ def main(args: argparse.Namespace) -> int:
     experiment = load(args.spec, args.overrides)
     composition = compose(experiment, _folder(args, experiment.name), debug_mode())
     if args.dry_run:
-        _start(args)
-        print("\n".join(_plan(composition)))
+        print("\n".join([*_plan(composition), *_beginning(args, composition)]))
         return 0
     while args.run_dir is None and args.resume is None and not _made(composition.folder):
         composition = compose(experiment, _folder(args, experiment.name), debug_mode())
@@ -114,7 +115,7 @@ def _start(args: argparse.Namespace) -> _Start:
         return _Start(warm_start=model_directory(args.warm_start))
     if args.resume is None:
         return _Start()
-    run: Path = args.resume.absolute()
+    run = _there(args.resume, checkpoint.GIVE)
     if checkpoint.is_checkpoint(run):
         return _Start(checkpoint.latest(run))
     found, damaged = checkpoint.newest(run)
@@ -125,10 +126,23 @@ def model_directory(path: Path) -> Path:
     """The absolute path of a model directory, or of a run's newest whole checkpoint."""
     from areal_core.pipeline import checkpoint
 
-    found = checkpoint.model_directory(path.absolute())
+    way_out = "give a run directory, a checkpoints/step-N or a Hugging Face directory"
+    found = checkpoint.model_directory(_there(path, way_out))
     if not (found / "config.json").is_file():
-        raise InputError(str(path), "is no model directory: it has no config.json")
+        none_yet = (found / "checkpoints").is_dir()
+        problem = "its run has no checkpoint yet" if none_yet else "is no model directory: it has no config.json"
+        raise InputError(str(path), problem, way_out)
     return found
+
+
+def _there(path: Path, way_out: str) -> Path:
+    """`path`, absolute and without `..`; raises `InputError` where nothing is there, or cannot be looked at."""
+    try:
+        path.stat()
+    except OSError as error:
+        problem = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        raise InputError(str(path), problem, way_out) from error
+    return path.resolve() if ".." in path.parts else path.absolute()
 
 
 def _folder(args: argparse.Namespace, name: str) -> Path:
@@ -137,9 +151,9 @@ def _folder(args: argparse.Namespace, name: str) -> Path:
     if args.resume is not None:
         if args.run_dir is not None:
             raise InputError("--run-dir", "a run that is resumed stays in its directory", "leave one of the two out")
-        resumed: Path = args.resume.absolute()
+        resumed = _there(args.resume, checkpoint.GIVE)
         if checkpoint.is_checkpoint(resumed):
-            return resumed.parent.parent
+            return _run_of(resumed)
         if not (resumed / "checkpoints").is_dir():
             checkpoint.latest(resumed)  # says why not
         return resumed
@@ -153,6 +167,13 @@ def _folder(args: argparse.Namespace, name: str) -> Path:
     if taken:
         raise InputError(str(folder), "holds a run", "go on with it by --resume, or choose another directory")
     return folder
+
+
+def _run_of(checkpoint: Path) -> Path:
+    if checkpoint.parent.name != "checkpoints":
+        way_out = "move it into the checkpoints/ of its run, or begin a new run by --warm-start"
+        raise InputError(str(checkpoint), "lies in no run directory", way_out)
+    return checkpoint.parent.parent
 
 
 def _free(folder: Path) -> Path:
@@ -192,6 +213,25 @@ def _plan(composition: Composition) -> list[str]:
     ]
 
 
+def _beginning(args: argparse.Namespace, composition: Composition) -> list[str]:
+    """What it would go on from, or begin with. Refuses what the run itself would refuse."""
+    from areal_core.pipeline import resuming
+    from areal_core.pipeline.claim import claimed
+
+    if args.resume is None:
+        start = _start(args)
+        return [f"begins with the weights of {_short(start.warm_start)}"] if start.warm_start else []
+    with claimed(composition.folder):
+        start = _start(args)
+    passed_over = [f"passed over: {problem}" for problem in start.damaged]
+    if start.resume is None:
+        model = resuming.began_with(composition.folder)
+        return ["begins again from step 0: there is no checkpoint to go on from", *([f"with {model}"] if model else [])]
+    step = resuming.state_of(start.resume, composition).step
+    place = start.resume.relative_to(composition.folder)
+    return [*passed_over, f"goes on from {place} (step {step} of {composition.steps})"]
+
+
 def _run(composition: Composition, manager: Manager, start: _Start) -> int:
     from areal_core.pipeline.clock import make_loop
 
@@ -199,10 +239,6 @@ def _run(composition: Composition, manager: Manager, start: _Start) -> int:
     with asyncio.Runner(loop_factory=lambda: make_loop(virtual=composition.debug)) as runner:
         try:
             return runner.run(_supervised(composition, manager, display, start))
-        except asyncio.CancelledError:
-            return _say(display, "ended at once", INTERRUPTED)
-        except RunFailed as error:
-            return _say(display, "\n".join(_failure(error)), error.exit_code)
         finally:
             display.close()
 
@@ -217,19 +253,28 @@ async def _supervised(composition: Composition, manager: Manager, display: Displ
     asked: list[str] = []
 
     def on_signal(name: str) -> None:
-        if asked and task is not None and name != "SIGHUP":  # a shell and the system may both send that one
+        if not asked:
+            controller.stop(name)
+            display.phase("stopping after this step; once more ends at once")
+        elif task is not None and name != "SIGHUP":  # a shell and the system may both send that one
             task.cancel()
         asked.append(name)
-        controller.stop(name)
-        display.phase("stopping after this step; once more ends at once")
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
             loop.add_signal_handler(number, on_signal, number.name)
-    async with _reachable(composition, controller):
-        summary = await controller.run()
-    text = "\n".join(_summary(composition, summary, controller.resume_command()))
-    return _say(display, text, 0 if summary.outcome == "done" else INTERRUPTED)
+    where = f"run directory: {_short(composition.folder)}"
+    try:
+        async with _reachable(composition, controller):
+            summary = await controller.run()
+    except asyncio.CancelledError:
+        return _say(display, ["ended at once", where, controller.way_on()], INTERRUPTED)
+    except RunFailed as error:
+        lines = [*_failure(error), f"{where} (see events.jsonl, logs/)", controller.way_on()]
+        return _say(display, lines, error.exit_code)
+    if summary.outcome == "done":
+        return _say(display, _summary(summary, where), 0)
+    return _say(display, [*_summary(summary, where), controller.way_on()], INTERRUPTED)
 
 
 def _reachable(composition: Composition, controller: Controller) -> AbstractAsyncContextManager[None]:
@@ -255,16 +300,11 @@ def provenance(experiment: Experiment, manager: Manager) -> dict[str, Any]:
     }
 
 
-def _summary(composition: Composition, summary: RunSummary, resume: str) -> list[str]:
+def _summary(summary: RunSummary, where: str) -> list[str]:
     lines = [f"{summary.outcome}: {summary.steps} steps in {duration(summary.seconds)}"]
-    lines += _accuracies(summary.evaluations)
-    lines.append(f"run directory: {_short(composition.folder)}")
+    lines += [*_accuracies(summary.evaluations), where]
     if summary.checkpoint:
         lines.append(f"checkpoint: {_short(Path(summary.checkpoint))}")
-    if summary.outcome != "done":
-        lines.append(
-            f"go on with: {resume}" if resume else "nothing was trained yet, so there is nothing to go on from"
-        )
     return lines
 
 
@@ -281,11 +321,7 @@ def _accuracies(evaluations: Mapping[str, float]) -> list[str]:
 def _failure(error: RunFailed) -> list[str]:
     cause = error.__cause__
     lines = [] if cause is None or isinstance(cause, ArealError) else traceback.format_exception(cause)
-    lines += [
-        f"error: the run failed: {error.cause}",
-        f"run directory: {_short(Path(error.run_dir))} (see events.jsonl, logs/)",
-    ]
-    return [*lines, f"go on with: {error.resume}"] if error.resume else lines
+    return [*lines, f"error: the run failed: {error.cause}"]
 
 
 def _short(path: Path) -> Path:
@@ -294,7 +330,7 @@ def _short(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _say(display: Display, text: str, code: int) -> int:
+def _say(display: Display, lines: Sequence[str], code: int) -> int:
     display.close()
-    say(text, sys.stdout if code == 0 else sys.stderr)
+    say("\n".join(lines), sys.stdout if code == 0 else sys.stderr)
     return code

@@ -19,6 +19,7 @@ examples:
 Training goes on meanwhile. Engines that join get the current weights before they serve; those that leave
 finish what they are at. The command ends once the run has as many engines as were asked for, or cannot.
 A run that is resumed begins with as many as its spec says.
+Exit codes: 0 done, 1 an engine could not start, 2 bad input, or the run is not going on (any more).
 """
 
 
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Ask the run and say what changed; 1 where the run ended or failed to."""
+    """Ask the run and say what changed; see the exit codes above."""
     from areal_core.pipeline.elastic import check
 
     check(args.infer)
@@ -53,7 +54,7 @@ async def _ask(run: Path, engines: int) -> Change:
 
 def _lines(change: Change, engines: int) -> list[str]:
     if change.before == engines:
-        return [f"there are {engines} engines already"]
+        return ["there is 1 engine already" if engines == 1 else f"there are {engines} engines already"]
     lines = [f"engines: {change.before} -> {engines}"]
     lines += [f"joined: {name}" for name in change.joined]
     lines += [f"left: {name}" for name in change.left]

@@ -79,6 +79,43 @@ def test_a_light_command_of_the_readme_works(command, tmp_path):
     shell(command.replace("> areal.schema.json", f"> {tmp_path / 'areal.schema.json'}"), ROOT)
 
 
+MOCKED = """
+name: mocked
+plugins: [areal_plugins.testing.mocks, ./brief.py]
+model: mock
+platform: mock
+executor: mock
+inference: mock
+training: {backend: mock, batch_size: 8, max_steps: 100000, optimizer: mock}
+weights: mock
+objective: {type: grpo, group_size: 4}
+environments: [{type: jsonl, path: tasks.jsonl, test_fraction: 0.1, reward: brief}]
+evaluation: {before: false, after: false}
+checkpoint: {every: 1}
+"""
+
+
+@pytest.mark.parametrize("file", READMES)
+def test_the_readmes_resume_goes_on_after_a_kill_by_the_runs_own_spec(file, tmp_path):
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs/spec.yaml").write_text(MOCKED)
+    (tmp_path / "specs/brief.py").write_text(blocks("README.md", "python")[0])
+    tasks = [json.dumps({"prompt": f"{n}+1=", "answer": str(n + 1)}) for n in range(20)]
+    (tmp_path / "specs/tasks.jsonl").write_text("\n".join(tasks))
+    command = [sys.executable, "-m", "areal_plugins", "run", "specs/spec.yaml", "--run-dir", "runs/NAME"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        checkpoints = tmp_path / "runs/NAME/checkpoints"
+        while not list(checkpoints.glob("step-*")):
+            assert process.stdout.readline()
+        process.kill()
+    resume = next(line for line in commands(blocks(file, "sh")[2]) if "--resume" in line)
+    dry = shell(f"{resume} --dry-run", tmp_path)
+    step = int(re.search(r"^goes on from checkpoints/step-(\d+) \(step \1 of 100000\)$", dry, re.M)[1])
+    shell(f"{resume} --set training.max_steps={step + 2}", tmp_path)
+    steps = [json.loads(line)["step"] for line in (tmp_path / "runs/NAME/metrics.jsonl").read_text().splitlines()]
+    assert steps == list(range(1, step + 3))
+
+
 def test_the_readmes_plugin_is_found_and_its_spec_accepted(tmp_path):
     (tmp_path / "brief.py").write_text(blocks("README.md", "python")[0])
     (tmp_path / "spec.yaml").write_text(blocks("README.md", "yaml")[0])

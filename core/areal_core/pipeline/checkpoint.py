@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ from areal_core.pipeline import manifest
 from areal_core.pipeline.columns import pack, unpack
 from areal_core.pipeline.metrics import Dropped, Tally, Totals, Watch
 from areal_core.pipeline.tasks import Drawn
+from areal_core.spec.secrets import without_secrets
+
+GIVE = "give RUN or RUN/checkpoints/step-N"
 
 FORMAT = 3
 READS = (2, 3)
@@ -37,6 +40,7 @@ READS = (2, 3)
 # What a save that was broken off leaves behind its name: one half-written, one being replaced, one being removed.
 _FRESH, _OLD, _GONE = ".new", ".old", ".gone"
 _NAME = re.compile(rf"step-(\d+)|\.step-(\d+)\{_OLD}")
+_UNSET = "not set"
 _STATE, _BUFFER, _TRAINER = "pipeline.json", "buffer.npz", "trainer"
 
 
@@ -141,9 +145,10 @@ def latest(run: Path) -> Path:
     if found is not None:
         return found
     if damaged:
-        raise CheckpointError(damaged[0].path, f"{damaged[0].problem}; the run has no whole checkpoint")
-    problem = "is no run directory" if not run.is_dir() else "has no whole checkpoint"
-    raise CheckpointError(str(run), f"{problem}; nothing can be resumed from it")
+        problem = f"{damaged[0].problem}; the run has no whole checkpoint ({_else(run)})"
+        raise CheckpointError(damaged[0].path, problem)
+    problem = "has no checkpoint yet" if (run / "checkpoints").is_dir() else f"is no run directory ({GIVE})"
+    raise CheckpointError(str(run), problem)
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -174,6 +179,12 @@ def abandon(folder: Path, step: int, damaged: Iterable[CheckpointError] = ()) ->
         if os.path.lexists(aside):
             _discard(aside)
         path.rename(aside)
+
+
+def as_it_was(checkpoint: Path) -> str:
+    """The way out where `checkpoint` does not fit the spec."""
+    run = checkpoint.parent.parent
+    return f"give the spec and --set that it was run with: they are in {run}/spec.yaml and {run}/provenance.json"
 
 
 def trainer_state(checkpoint: Path) -> Path:
@@ -263,12 +274,40 @@ def _step(path: Path) -> int:
     return int(match[1] or match[2])
 
 
+def _else(run: Path) -> str:
+    """What is left to a run whose checkpoints are all damaged."""
+    folder = run / "checkpoints"
+    aside = [int(path.name.rpartition("-")[2]) for path in folder.glob("abandoned-step-*") if is_checkpoint(path)]
+    return f"give {folder}/abandoned-step-{max(aside)}, or begin a new run" if aside else "begin a new run"
+
+
 def _compare(checkpoint: Path, theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
-    for key, value in mine.items():
-        if theirs.get(key) != json.loads(json.dumps(value)):
-            raise CheckpointError(
-                str(checkpoint), f"is of another experiment: its {key} is {theirs.get(key)!r}, the spec's {value!r}"
-            )
+    """Raise `CheckpointError` that names the first value in which they differ."""
+    before = dict(_values("", {key: theirs.get(key) for key in mine}))
+    now = dict(_values("", json.loads(json.dumps(mine))))
+    for key in {**now, **before}:
+        if (one := before.get(key, _UNSET)) != (other := now.get(key, _UNSET)):
+            differs = f"its {key} is {_shown(key, one)}, the spec's {_shown(key, other)}"
+            way_out = f"{as_it_was(checkpoint)}; or begin a new run with --warm-start {checkpoint}"
+            raise CheckpointError(str(checkpoint), f"is of another experiment: {differs} ({way_out})")
+
+
+def _values(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """All that is no mapping, by the dotted way to it; a component, `[name, options]`, stands above its options."""
+    match value:
+        case {} if value:
+            for name, below in value.items():
+                yield from _values(f"{key}.{name}".lstrip("."), below)
+        case [name, {} as options]:
+            yield key, name
+            yield from _values(key, options)
+        case _:
+            yield key, value
+
+
+def _shown(key: str, value: Any) -> str:
+    shown = without_secrets(value, key)
+    return ", ".join(map(str, shown)) if isinstance(shown, list) else str(shown)
 
 
 def _encode(state: PipelineState, described: list[dict[str, Any]]) -> dict[str, Any]:

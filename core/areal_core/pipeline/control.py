@@ -93,20 +93,37 @@ async def reached(folder: Path) -> AsyncIterator[Link]:
 
 
 async def _wire(folder: Path) -> tuple[Wire, bytes]:
-    way_out = "start it, or go on with it by run --resume; a run in debug mode cannot be spoken to"
+    content = _read(folder)
     try:
-        said = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        said = json.loads(content)
         key = bytes.fromhex(said["key"])
         return await connect(said["address"]), key
-    except FileNotFoundError:
-        raise InputError(str(folder), "is not the directory of a run that is going on", way_out) from None
-    except PermissionError:
-        raise InputError(str(folder / FILE), "cannot be read: the run belongs to another user") from None
     except ConnectionError:
-        raise InputError(str(folder), "its run has ended without notice", way_out) from None
+        raise InputError(str(folder), "its run has ended without notice", "go on with it by run --resume") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError) as error:
         problem = f"does not say where the run is: {type(error).__name__}: {error}"
         raise InputError(str(folder / FILE), problem, "stop the run, and go on with it by run --resume") from error
+
+
+def _read(folder: Path) -> bytes:
+    try:
+        return (folder / FILE).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise _no_run(folder) from None
+    except PermissionError:
+        raise InputError(str(folder / FILE), "cannot be read: the run belongs to another user") from None
+    except OSError as error:
+        raise InputError(str(folder / FILE), f"cannot be read: {error.strerror}") from error
+
+
+def _no_run(folder: Path) -> InputError:
+    """Why there is nobody to speak to in `folder`."""
+    if not folder.exists():
+        return InputError(str(folder), "does not exist", "give the directory of a run that is going on")
+    if not (folder / "provenance.json").exists():
+        return InputError(str(folder), "is no run directory", "give the one that the run named, as runs/NAME-TIME")
+    way_out = "go on with it by run --resume; one that still goes on in debug mode cannot be spoken to"
+    return InputError(str(folder), "its run has ended", way_out)
 
 
 def _write(file: Path, text: str) -> None:

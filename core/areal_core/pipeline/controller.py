@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import traceback
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -35,7 +34,6 @@ from areal_core.pipeline.stopwatch import Stopwatch
 from areal_core.pipeline.supervise import Supervisor
 from areal_core.pipeline.train import StageRun
 from areal_core.pipeline.weights import Weights
-from areal_core.spec.secrets import without_secrets
 
 OBSERVERS_GRACE = 30.0
 """Seconds that observers and trackers get to finish once the run has ended."""
@@ -95,7 +93,7 @@ class Controller:
         done = resuming.evaluated(composition.folder, self._state)
         self._evaluations = Evaluations(run, self._crew, evaluator, composition.steps, done)
         self._stopwatch = Stopwatch(run, self._crew, self._weights, composition.steps)
-        self._elastic = Elastic(self._crew, self._lasting, run.events)
+        self._elastic = Elastic(self._crew, self._lasting, run.events, str(composition.folder))
         self._stage: StageRun | None = None
         self._between: PipelineState | None = None
         self._attending: asyncio.Task[None] | None = None
@@ -126,6 +124,7 @@ class Controller:
             await self._saver.settled()
             return self._conclude()
         except asyncio.CancelledError:
+            self._elastic.end()
             await self._lasting.cancel()  # nobody is to be replaced
             await self._run.background.cancel()
             await self._crew.end(AT_ONCE)
@@ -370,21 +369,20 @@ class Controller:
             return summary
         trace = "".join(traceback.format_exception(stop.cause))
         self._run.events.add("run-failed", summary.cause, "error", traceback=trace)
-        failure = RunFailed(summary.cause, str(self._composition.folder), self.resume_command())
+        failure = RunFailed(summary.cause, str(self._composition.folder), resuming.command(self._composition))
         failure.exit_code = getattr(stop.cause, "exit_code", RunFailed.exit_code)
         raise failure from stop.cause
 
-    def resume_command(self) -> str:
-        """What continues this run, secrets masked: from step 0 without a checkpoint; empty before the first step."""
-        if self._saver.saved is None and not self._run.events.step:
-            return ""
-        experiment = self._composition.experiment
-        sets = [word for override in without_secrets(experiment.overrides) for word in ("--set", override)]
-        words = ["areal-plugins", "run", *experiment.sources[:1], *sets]
-        return shlex.join([*words, "--resume", str(self._composition.folder)])
+    def way_on(self) -> str:
+        """How this run can be continued, with the command."""
+        if self._saver.saved is not None:
+            return f"go on with: {resuming.command(self._composition)}"
+        lacking = "there is no checkpoint" if self._run.events.step else "nothing was trained"
+        return f"{lacking} yet; begin again with: {resuming.command(self._composition)}"
 
     async def _close(self) -> None:
         run = self._run
+        self._elastic.end()
         async with AsyncExitStack() as ending:  # from the last to the first, whichever of them fails
             ending.callback(run.directory.close)
             ending.callback(run.trace.close)

@@ -33,8 +33,9 @@ def check(engines: int) -> None:
 class Elastic:
     """Changes how many engines there are, one change at a time. Neither training nor other engines wait for it."""
 
-    def __init__(self, crew: Crew, background: Background, events: Events) -> None:
-        self._crew, self._background, self._events = crew, background, events
+    def __init__(self, crew: Crew, background: Background, events: Events, run: str) -> None:
+        self._crew, self._background, self._events, self._run = crew, background, events, run
+        self._ended = False
         self._starting = asyncio.Semaphore(AT_ONCE)
         self._changing: asyncio.Task[Change | ArealError] | None = None
 
@@ -42,12 +43,14 @@ class Elastic:
         """Have so many; returns once they serve, or are gone. A change goes on when nobody waits for it any more.
 
         Raises:
-            InputError: that cannot be: too few, too many, no devices, a transport that binds all engines together, or
-                another change is under way.
+            InputError: that cannot be: too few, too many, no devices, a transport that binds all engines together,
+                another change is under way, or the run ends.
             WorkerLost, RemoteError: an engine could not be started.
 
         """
         check(engines)
+        if self._ended:
+            raise self._no_run()
         pool = self._crew.engines
         if pool.whole:
             problem = "the run's weight transport binds all engines together: none can join or leave"
@@ -55,10 +58,22 @@ class Elastic:
         if self._changing is not None and not self._changing.done():
             raise InputError("--infer", "engines are joining or leaving at this moment", "try again once they have")
         self._changing = self._background.spawn(self._change(engines))
-        outcome = await asyncio.shield(self._changing)
+        try:
+            outcome = await asyncio.shield(self._changing)
+        except asyncio.CancelledError:
+            if self._changing.cancelled():
+                raise self._no_run() from None
+            raise
         if isinstance(outcome, ArealError):
             raise outcome
         return outcome
+
+    def end(self) -> None:
+        """From now on nobody joins or leaves: the run ends, and with it what `background` still does."""
+        self._ended = True
+
+    def _no_run(self) -> InputError:
+        return InputError(self._run, "its run ended meanwhile")
 
     async def _change(self, engines: int) -> Change | ArealError:
         """What came of it: an error is the asker's, not the run's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,16 +14,34 @@ from areal_core.pipeline.checkpoint import PipelineState
 from areal_core.pipeline.compose import Composition, StageProgram
 from areal_core.pipeline.evaluate import recorded
 from areal_core.pipeline.rundir import provenance_of
+from areal_core.spec.secrets import without_secrets
+
+
+def command(composition: Composition) -> str:
+    """What continues a run, secrets masked; without a checkpoint it begins again from step 0."""
+    experiment = composition.experiment
+    sets = [word for override in without_secrets(experiment.overrides) for word in ("--set", override)]
+    words = ["areal-plugins", "run", *experiment.sources[:1], *sets]
+    return shlex.join([*words, "--resume", str(composition.folder)])
 
 
 def begin_again(folder: Path) -> str | None:
-    """Forget how far a run in `folder` came; the model that it began with, "" for the spec's. None: there was none."""
-    path = folder / "provenance.json"
-    if not path.exists():
-        return None
-    model = str(provenance_of(path).get("model", ""))
-    (folder / "evaluations.jsonl").unlink(missing_ok=True)  # the rest is after step 0, and goes as in every resume
+    """Forget how far a run in `folder` came; see `began_with`."""
+    model = began_with(folder)
+    if model is not None:
+        (folder / "evaluations.jsonl").unlink(missing_ok=True)  # the rest is after step 0, and goes as in every resume
     return model
+
+
+def began_with(folder: Path) -> str | None:
+    """The model that a run in `folder` began with, "" for the spec's. None: there was none.
+
+    Raises:
+        InputError: it does not say.
+
+    """
+    path = folder / "provenance.json"
+    return str(provenance_of(path).get("model", "")) if path.exists() else None
 
 
 def state_of(resume: Path, composition: Composition) -> PipelineState:
@@ -41,6 +60,7 @@ def state_of(resume: Path, composition: Composition) -> PipelineState:
         problem = (
             f"its step {state.step} is of stage {program.name}, whose steps are {program.first + 1} to {program.last}"
             " in the spec; leave training.max_steps of the stages up to it as it was"
+            f" ({checkpoint.as_it_was(resume)})"
         )
         raise CheckpointError(str(resume), problem)
     return evolve(state, incarnation=state.incarnation + 1)

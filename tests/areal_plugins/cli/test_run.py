@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -137,6 +139,57 @@ def test_a_dry_run_shows_workers_and_stages_and_starts_nothing(here, capsys):
     assert not (here / "runs").exists()
 
 
+def test_a_dry_run_of_a_resume_says_where_it_would_go_on_and_changes_nothing(here, capsys):
+    run("--run-dir", "r", "--set", "checkpoint.every=3")
+    more = ("--resume", "r", "--dry-run", "--set", "training.max_steps=9")
+    capsys.readouterr()
+    before = files(here)
+    assert run(*more) == 0
+    assert "\ngoes on from checkpoints/step-4 (step 4 of 9)\n" in capsys.readouterr().out
+    (here / "r/checkpoints/step-4/buffer.npz").write_bytes(b"PK")
+    assert run(*more) == 0
+    shown = capsys.readouterr().out
+    assert "\npassed over: checkpoint " in shown
+    assert "step-4/buffer.npz: is damaged: it is not what was written\ngoes on from checkpoints/step-3 (st" in shown
+    shutil.rmtree(here / "r/checkpoints")
+    (here / "r/checkpoints").mkdir()
+    assert run(*more) == 0
+    assert "\nbegins again from step 0: there is no checkpoint" in capsys.readouterr().out
+    assert {path for path in before if "checkpoints/" not in str(path)} == files(here)
+
+
+def files(folder):
+    return {path for path in folder.rglob("*") if "__pycache__" not in str(path)}
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ((), "all 4 steps of the run are done; raise training.max_steps"),
+        (("--set", "training.max_steps=9", "--set", "seed=7"), "is of another experiment: its seed is "),
+    ],
+)
+def test_a_dry_run_refuses_what_the_resume_would(here, capsys, options, problem):
+    run("--run-dir", "r")
+    for dry in (["--dry-run"], []):
+        capsys.readouterr()
+        assert run("--resume", "r", *options, *dry) == 2
+        assert problem in capsys.readouterr().err
+
+
+def test_a_dry_run_of_a_run_that_is_going_on_refuses_too(here, capsys):
+    run("--run-dir", "r")
+    with claimed(here / "r"):
+        assert run("--resume", "r", "--dry-run", "--set", "training.max_steps=9") == 2
+    assert "a run is going on in this directory" in capsys.readouterr().err
+
+
+def test_a_dry_run_names_the_weights_that_it_would_begin_with(here, capsys):
+    run("--run-dir", "r")
+    assert run("--warm-start", "r", "--dry-run") == 0
+    assert "\nbegins with the weights of r/checkpoints/step-4\n" in capsys.readouterr().out
+
+
 FAILING = ("--set", "supervision.max_restarts=0", "--set", "training.mock.faults=[{method: train, call: 3}]")
 
 
@@ -146,7 +199,8 @@ def test_a_run_that_fails_ends_with_1_its_cause_and_the_command_that_resumes(her
     assert "error: the run failed: " in shown
     assert "trainer/mock: train step 2: RuntimeError: told to fail at call 3 of train" in shown
     assert (
-        "go on with: areal-plugins run spec.yaml --set supervision.max_restarts=0 --set 'training.mock.faults=" in shown
+        "there is no checkpoint yet; begin again with: areal-plugins run spec.yaml "
+        "--set supervision.max_restarts=0 --set 'training.mock.faults=" in shown
     )
     assert f"--resume {here}/r" in shown
 
@@ -157,12 +211,13 @@ def test_the_command_that_resumes_holds_no_secret(here, capsys):
     keyed = f"environments=[{{name: numbers, type: mock, reward: {reward}}}]"
     assert run("--run-dir", "r", "--set", keyed, "--set", "training.mock.faults=[{method: train, call: 3}]") == 1
     shown = capsys.readouterr().err
-    assert "go on with: areal-plugins run spec.yaml --set 'environments=***' --set 'training" in shown
+    assert "begin again with: areal-plugins run spec.yaml --set 'environments=***' --set 'training" in shown
     assert "s3cret" not in shown + (here / "r" / "events.jsonl").read_text()
 
 
 def test_a_failed_run_goes_on_from_where_it_was(here, capsys):
     assert run("--run-dir", "r", "--set", "checkpoint.every=2", *FAILING) == 1
+    assert "\ngo on with: areal-plugins run spec.yaml" in capsys.readouterr().err
     assert run("--resume", "r") == 0
     assert len((here / "r" / "metrics.jsonl").read_text().splitlines()) == 4
 
@@ -187,10 +242,47 @@ def test_a_fault_of_ours_shows_its_traceback(here, capsys, monkeypatch):
     assert "AttributeError: 'Batch' object has no attribute 'nothing'" in shown
 
 
-@pytest.mark.parametrize("arguments", [("--resume", "nowhere"), ("--warm-start", "nowhere")])
-def test_a_checkpoint_that_is_not_there_is_bad_input(here, capsys, arguments):
-    assert run(*arguments) == 2
-    assert "nowhere" in capsys.readouterr().err
+RESUMED = "(give RUN or RUN/checkpoints/step-N)"
+MODEL = "(give a run directory, a checkpoints/step-N or a Hugging Face directory)"
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "problem"),
+    [
+        ("--resume", "nowhere", f"does not exist {RESUMED}"),
+        ("--resume", "r/checkpoints/step-999", f"does not exist {RESUMED}"),
+        ("--resume", "r/checkpoints", f"is no run directory {RESUMED}"),
+        ("--resume", "empty", f"is no run directory {RESUMED}"),
+        ("--resume", "spec.yaml", f"is no run directory {RESUMED}"),
+        ("--resume", "spec.yaml/x", f"cannot be read: Not a directory {RESUMED}"),
+        ("--resume", "r" * 300, f"cannot be read: File name too long {RESUMED}"),
+        ("--resume", "copy", "lies in no run directory (move it into the checkpoints/ of its run, or begin a new run"),
+        ("--warm-start", "nowhere", f"does not exist {MODEL}"),
+        ("--warm-start", "empty", f"is no model directory: it has no config.json {MODEL}"),
+        ("--warm-start", "r" * 300, f"cannot be read: File name too long {MODEL}"),
+        ("--warm-start", "young", f"its run has no checkpoint yet {MODEL}"),
+    ],
+)
+def test_a_path_that_is_no_checkpoint_is_told_for_what_it_is(here, capsys, option, path, problem):
+    run("--run-dir", "r")
+    (here / "empty").mkdir()
+    (here / "young" / "checkpoints").mkdir(parents=True)
+    shutil.copytree(here / "r/checkpoints/step-4", here / "copy")
+    assert run(option, path) == 2
+    assert f"{path}: {problem}" in capsys.readouterr().err
+
+
+def test_a_resume_may_name_a_checkpoint_from_beside_it(here, monkeypatch):
+    run("--run-dir", "r", "--set", "checkpoint.every=3")
+    monkeypatch.chdir(here / "r/checkpoints/step-4")
+    assert cli.main(["run", str(here / "spec.yaml"), "--resume", "../step-3"]) == 0
+    assert {path.name for path in (here / "r/checkpoints").iterdir()} >= {"step-4", "abandoned-step-4"}
+
+
+def test_a_resume_may_name_a_checkpoint_that_was_set_aside(here):
+    run("--run-dir", "r", "--set", "checkpoint.every=3")
+    assert run("--resume", "r/checkpoints/step-3") == 0
+    assert run("--resume", "r/checkpoints/abandoned-step-4", "--set", "training.max_steps=5") == 0
 
 
 def test_resuming_stays_in_its_directory(here, capsys):
@@ -210,6 +302,18 @@ def test_debug_mode_runs_everything_inline_and_repeats_itself(here, monkeypatch)
     slow = "inference.mock={token_seconds: 100, longest: 50}"
     assert run("--run-dir", "a", "--set", slow) == run("--run-dir", "b", "--set", slow) == 0
     assert (here / "a" / "metrics.jsonl").read_bytes() == (here / "b" / "metrics.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [("run", "--resume RUN"), ("run", "--warm-start CKPT"), ("eval", "--checkpoint DIR")]
+)
+def test_the_help_says_that_a_run_directory_and_a_checkpoint_will_do(capsys, command, option):
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    words = " ".join(capsys.readouterr().out.partition("\noptions:")[2].split())
+    shown = words.partition(f"{option} ")[2].partition(" --")[0]
+    assert "run directory" in shown
+    assert "checkpoint" in shown
 
 
 def start(here, *argv):
@@ -246,7 +350,23 @@ def test_a_second_signal_ends_a_run_at_once(here):
         process.send_signal(signal.SIGINT)
         shown = process.stdout.read()
     assert process.returncode == 130
-    assert "ended at once" in shown
+    assert "once more" not in shown
+    assert "ended at once\nrun directory: r\nthere is no checkpoint yet; begin again with: areal-plugins run" in shown
+    events = [json.loads(line)["kind"] for line in (here / "r" / "events.jsonl").read_text().splitlines()]
+    assert events.count("stop") == 1
+
+
+def test_a_run_that_is_stopped_before_its_first_step_says_how_to_begin_again(here, capsys):
+    slow = ("--set", "executor.mock.latency={materialize: 3600}")
+    with start(here, *slow) as process:
+        wait_for(process, "starting workers")
+        process.send_signal(signal.SIGINT)
+        shown = process.stdout.read()
+    assert process.returncode == 130
+    command = shown.partition("nothing was trained yet; begin again with: areal-plugins ")[2]
+    arguments = [word for word in shlex.split(command) if word not in slow]
+    assert cli.main(arguments) == 0
+    assert len((here / "r" / "metrics.jsonl").read_text().splitlines()) == 4
 
 
 def test_a_checkpoint_scores_as_the_run_scored_it(here, capsys):
@@ -284,7 +404,7 @@ def test_scoring_removes_what_a_killed_one_left_among_temporary_files(here, monk
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--checkpoint", "nowhere"), "nowhere: is no model directory"),
+        (("--checkpoint", "nowhere"), "nowhere: does not exist (give a run directory"),
         (("--checkpoint", "model", "--samples", "0"), "--samples: 0 is not at least 1"),
         (("--checkpoint", "model", "--set", NO_TASKS), "no environment has held-out tasks"),
     ],

@@ -258,7 +258,7 @@ def test_a_signal_while_workers_start_ends_it(case: Case) -> None:
         process.send_signal(signal.SIGTERM)
         shown = process.communicate()[0]
     assert process.returncode == 130, shown
-    assert "nothing was trained yet" in shown
+    assert "nothing was trained yet; begin again with: areal-plugins run" in shown
     assert not case.left()
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from areal_core.errors import InputError
 from areal_core.pipeline.control import FILE, Change, Control, opened, reached
-from areal_plugins.cli import main
+from areal_plugins.cli import main, scale
 
 SPEC = """
 name: small
@@ -71,9 +71,26 @@ def test_whoever_has_another_key_is_refused(tmp_path):
         asyncio.run(forged())
 
 
-def test_a_run_that_does_not_go_on_is_an_error_with_a_way_out(tmp_path, capsys):
-    assert main(["scale", str(tmp_path), "--infer", "2"]) == 2
-    assert "is not the directory of a run that is going on (start it" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("nowhere", "does not exist (give the directory of a run that is going on)"),
+        ("README.md", "is no run directory (give the one that the run named"),
+        ("r/checkpoints", "is no run directory (give the one that the run named"),
+        ("r", "its run has ended (go on with it by run --resume"),
+        ("r" * 300, "control.json: cannot be read: File name too long"),
+    ],
+)
+def test_a_place_where_no_run_goes_on_is_told_for_what_it_is(tmp_path, capsys, path, problem):
+    (tmp_path / "r" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "r" / "provenance.json").write_text("{}")
+    (tmp_path / "README.md").touch()
+    assert main(["scale", str(tmp_path / path), "--infer", "2"]) == 2
+    assert f"{path}: {problem}".replace("r: control", "r/control") in capsys.readouterr().err
+
+
+def test_one_engine_is_said_to_be_there_in_the_singular():
+    assert scale._lines(Change(1), 1) == ["there is 1 engine already"]
 
 
 def test_a_run_that_was_killed_is_an_error_too(tmp_path, capsys):

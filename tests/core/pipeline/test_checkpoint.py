@@ -128,6 +128,41 @@ def test_where_all_are_damaged_the_error_names_the_newest_ones_file(tmp_path):
         latest(tmp_path)
 
 
+def test_where_all_are_damaged_the_abandoned_one_beside_them_is_a_way_out(tmp_path):
+    folder = tmp_path / "checkpoints"
+    for step in (9, 226):
+        folder.mkdir(exist_ok=True)
+        write(folder, PipelineState(step=step))
+    abandon(folder, 1)
+    damage(write(folder, PipelineState(step=5)))
+    with pytest.raises(CheckpointError, match=r"\(give .*/checkpoints/abandoned-step-226, or begin a new run\)"):
+        latest(tmp_path)
+
+
+A_MODEL = ["tiny", {"hidden_size": 64, "rope": {"theta": 1.0}, "api_key": "s3cret"}]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"model": ["tiny", {**A_MODEL[1], "hidden_size": 32}]}, "its model.hidden_size is 64, the spec's 32 "),
+        ({"model": ["tiny", {**A_MODEL[1], "rope": {"theta": 2.0}}]}, "its model.rope.theta is 1.0, the spec's 2.0 "),
+        ({"model": ["tiny", {**A_MODEL[1], "heads": 2}]}, "its model.heads is not set, the spec's 2 "),
+        ({"model": ["tiny", {**A_MODEL[1], "rope": {}}]}, "its model.rope is not set, the spec's {} "),
+        ({"model": ["tiny", {**A_MODEL[1], "api_key": "other"}]}, "its model.api_key is ***, the spec's *** "),
+        ({"model": ["hf", {"path": "there"}]}, "its model is tiny, the spec's hf "),
+        ({"environments": ["sums", "words"]}, "its environments is sums, the spec's sums, words "),
+    ],
+)
+def test_of_another_experiment_the_first_value_that_differs_is_named(tmp_path, changed, said):
+    identity = {"seed": 1, "model": A_MODEL, "environments": ["sums"]}
+    path = write(tmp_path, PipelineState(step=2), identity=identity)
+    assert read(path, identity).step == 2
+    with pytest.raises(CheckpointError) as problem:
+        read(path, identity | changed)
+    assert f"is of another experiment: {said}(give the spec and --set that it was run with" in str(problem.value)
+
+
 def test_a_damaged_checkpoint_that_is_named_is_an_error_that_names_the_file(tmp_path):
     path = write(tmp_path / "checkpoints", PipelineState(step=2))
     write(tmp_path / "checkpoints", PipelineState(step=3))

@@ -184,13 +184,19 @@ def test_a_change_is_carried_out_though_nobody_waits_for_it(scene):
     assert [event.data["worker"] for event in events(scene, "engine-joined")] == ["engine-1"]
 
 
-def test_a_run_that_ends_meanwhile_leaves_no_worker(scene):
+def test_a_run_that_ends_meanwhile_leaves_no_worker_and_says_so_to_who_asked(scene):
+    problems = []
+
     async def meddle(controller):
         await controller._run.condition.until(lambda: controller._run.events.step >= 3)
         asking = asyncio.ensure_future(controller.scale(4))
         await asyncio.sleep(1)
         controller.stop("asked to")
-        await asyncio.wait({asking})
+        for asked in (asking, controller.scale(2)):
+            with pytest.raises(InputError) as problem:
+                await asked
+            problems.append(str(problem.value))
 
     scene.run(SLOW, "executor.mock.latency.setup=50", meddle=meddle)
+    assert problems == [f"{scene.folder / 'run'}: its run ended meanwhile"] * 2
     assert all(worker._inner._host.gone.done() for worker in scene.controller._executor.workers)

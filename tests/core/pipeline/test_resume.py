@@ -84,7 +84,8 @@ def lengths(first, second):
 def test_a_resume_whose_step_would_be_of_another_stage_is_refused(scene, cut, now, steps):
     scene.run(spec=STAGES)
     name = "imitate" if cut == 4 else "reinforce"
-    with pytest.raises(CheckpointError, match=f"its step {cut} is of stage {name}, whose steps are {steps} in"):
+    problem = rf"its step {cut} is of stage {name}, whose steps are {steps} in.*it was run with: .*/run/spec\.yaml and"
+    with pytest.raises(CheckpointError, match=problem):
         scene.run(*lengths(*now), spec=STAGES, resume=scene.checkpoint(cut))
 
 
@@ -241,8 +242,11 @@ def test_a_run_that_is_complete_says_how_to_go_on(scene):
 
 def test_a_checkpoint_of_another_experiment_is_refused(scene):
     scene.run("training.max_steps=2")
-    with pytest.raises(CheckpointError, match="of another experiment: its seed is 3, the spec's 4"):
-        scene.run("seed=4", resume=checkpoint.latest(scene.folder / "run"))
+    run = scene.folder / "run"
+    with pytest.raises(CheckpointError, match="of another experiment: its seed is 3, the spec's 4") as problem:
+        scene.run("seed=4", resume=checkpoint.latest(run))
+    assert f"they are in {run}/spec.yaml and {run}/provenance.json; or begin" in str(problem.value)
+    assert f"a new run with --warm-start {run}/checkpoints/step-2)" in str(problem.value)
 
 
 def test_a_damaged_checkpoint_is_named(scene):
@@ -253,10 +257,11 @@ def test_a_damaged_checkpoint_is_named(scene):
 
 
 def test_a_run_directory_without_a_checkpoint_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match="has no whole checkpoint; nothing can be resumed"):
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(CheckpointError, match="has no checkpoint yet"):
         checkpoint.latest(tmp_path)
-    with pytest.raises(CheckpointError, match="is no run directory"):
-        checkpoint.latest(tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match=r"checkpoints: is no run directory \(give RUN or RUN/checkpoints/step-N"):
+        checkpoint.latest(tmp_path / "checkpoints")
 
 
 def test_a_checkpoint_that_was_not_finished_is_not_found(scene):
