@@ -16,7 +16,7 @@ def test_every_invariant_holds_at_every_event_of_every_seed(capsys):
     assert runner.many(0, SEEDS, JOBS) == 0, capsys.readouterr().out
 
 
-@pytest.mark.parametrize("seed", [1096, 2008, 3251, 8915])
+@pytest.mark.parametrize("seed", [1096, 2008, 3251, 8915, 10389, 10672])
 def test_seeds_beyond_these_that_once_broke_hold(seed):
     assert play(draw(seed)).broken is None
 

@@ -73,7 +73,8 @@ class Injuries:
 
     def _lost(self, worker: str, reason: str) -> str:
         self._losses[worker] += 1
-        if self._open.pop(worker, 0) or (self._everyone and manner(reason) == "hung"):
+        late = reason.rpartition(f"worker {worker}: ")[2]  # the newest of what was wrong with it, one after the other
+        if self._open.pop(worker, 0) or (self._everyone and manner(late) == "hung"):
             return ""
         return f"{worker} is lost, and nothing was done to it: {reason}"
 

@@ -23,6 +23,7 @@ class Stop:
         self.asked: str | None = None
         self.cause: BaseException | None = None
         self._wanted: str | None = None
+        self._lasting: BaseException | None = None
         self._racing: list[asyncio.Task[Any]] = []
 
     def ask(self, reason: str, cause: BaseException | None = None) -> None:
@@ -36,14 +37,18 @@ class Stop:
             task.cancel()
         self._condition.changed()
 
-    def fail(self, cause: BaseException) -> None:
-        """Stop because of an error."""
+    def fail(self, cause: BaseException, lasting: bool = False) -> None:
+        """Stop because of an error. A `lasting` one is still there when another, which came first, is overcome."""
+        if lasting:
+            self._lasting = self._lasting or cause
         self.ask("failed", cause)
 
     def overcome(self) -> None:
-        """The cause has been dealt with, and work may go on, unless somebody has asked for a stop meanwhile."""
+        """The cause is dealt with, and work may go on, unless there is another or somebody has asked meanwhile."""
         self.asked = self.cause = None
-        if self._wanted is not None:
+        if self._lasting is not None:
+            self.fail(self._lasting)
+        elif self._wanted is not None:
             self.ask(self._wanted)
 
     async def race(self, work: Coroutine[Any, Any, T]) -> T:
@@ -65,10 +70,13 @@ class Stop:
 
 
 class Background:
-    """Tasks that run beside the training loop; the first that raises stops the run with its error."""
+    """Tasks that run beside the training loop; the first that raises stops the run with its error.
 
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
+    `lasting`: they belong to the run, not to one training that may be lost and begun again.
+    """
+
+    def __init__(self, stop: Stop, lasting: bool = False) -> None:
+        self._stop, self._lasting = stop, lasting
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -91,7 +99,7 @@ class Background:
             return
         error = task.exception()
         if error is not None and not isinstance(error, Stopped):
-            self._stop.fail(error)
+            self._stop.fail(error, self._lasting)
 
 
 async def together(work: Sequence[Awaitable[Any]]) -> list[Any]:

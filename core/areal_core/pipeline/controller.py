@@ -69,7 +69,7 @@ class Controller:
         self._executor = open_executor(composition, self._run.events)
         supervision = composition.experiment.stages[0].spec.supervision
         run = self._run
-        self._lasting = Background(run.stop)
+        self._lasting = Background(run.stop, lasting=True)
         self._supervisor = Supervisor(
             self._executor, self._lasting, run.condition, run.events, run.observers.failed,
             supervise.persistence(supervision), supervise.checkup(supervision, run.events, composition.debug),

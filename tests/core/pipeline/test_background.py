@@ -72,6 +72,25 @@ def test_the_first_cause_counts(virtually):
     assert virtually(main())
 
 
+@pytest.mark.parametrize("lasting", [True, False])
+def test_a_failure_of_the_run_itself_outlives_one_of_the_training_that_is_overcome(lasting, virtually):
+    """The last engine was given up in the very moment in which the trainer was lost: without it nothing goes on."""
+
+    async def fails():
+        raise ValueError("no engine is left")
+
+    async def main():
+        stop = Stop(Condition())
+        stop.fail(ValueError("the trainer is lost"))
+        Background(stop, lasting).spawn(fails())
+        await asyncio.sleep(1)
+        stop.ask("signal")
+        stop.overcome()
+        return stop.asked, str(stop.cause)
+
+    assert virtually(main()) == (("failed", "no engine is left") if lasting else ("signal", "None"))
+
+
 def test_a_task_in_the_background_that_raises_stops_the_run(virtually):
     async def fails():
         raise ValueError("mine")
