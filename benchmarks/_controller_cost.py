@@ -177,7 +177,7 @@ def medians(scales: Sequence[int], rounds: int) -> Iterator[tuple[int, Cost]]:
         yield devices, Cost(median(cost.own for cost in costs), median(cost.mocks for cost in costs))
 
 
-def measure(devices: int, trajectories: int = 40_000) -> Cost:
+def measure(devices: int, trajectories: int = 120_000) -> Cost:
     """Run a few steps, and as many more as `trajectories` take, so that starting and ending do not count.
 
     At least as many more as the few, so that the difference stands out from what the machine's other load does to both.
