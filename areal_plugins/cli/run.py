@@ -169,11 +169,12 @@ def _folder(args: argparse.Namespace, name: str) -> Path:
     return folder
 
 
-def _run_of(checkpoint: Path) -> Path:
-    if checkpoint.parent.name != "checkpoints":
+def _run_of(saved: Path) -> Path:
+    """The run directory that the checkpoint `saved` lies in."""
+    if saved.parent.name != "checkpoints":
         way_out = "move it into the checkpoints/ of its run, or begin a new run by --warm-start"
-        raise InputError(str(checkpoint), "lies in no run directory", way_out)
-    return checkpoint.parent.parent
+        raise InputError(str(saved), "lies in no run directory", way_out)
+    return saved.parent.parent
 
 
 def _free(folder: Path) -> Path:
