@@ -1,7 +1,8 @@
 """What the controller itself costs a trajectory: a whole run of workers that do next to nothing, less what they do.
 
-The workers' share is measured by the same calls without a controller, as many at once, and with as many of their
-answers kept as a run keeps: that memory is not in the cache any more where much is under way is their cost as well.
+The workers' share is measured by the same calls without a controller, as many at once, with as many of their answers
+kept as a run keeps, and searched for cycles as seldom: that memory is not in the cache any more where much is under way
+is their cost as well.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from areal_core.data import (
 from areal_core.pipeline.clock import VirtualLoop
 from areal_core.pipeline.compose import compose
 from areal_core.pipeline.controller import Controller
+from areal_core.pipeline.garbage import seldom_searched
 from areal_core.spec import load_experiment
 from areal_core.workers.plans import GroupOrder, GroupResult, TrainResult
 from areal_core.workers.seeds import derive
@@ -219,7 +221,7 @@ def _alone(groups: int, at_once: int, kept: int) -> float:
 
     gc.collect()
     began = time.process_time()
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with seldom_searched(), asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(run())
     return time.process_time() - began
 

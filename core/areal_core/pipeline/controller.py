@@ -25,7 +25,7 @@ from areal_core.pipeline.dispatch import Dispatcher
 from areal_core.pipeline.elastic import Elastic
 from areal_core.pipeline.evaluate import Evaluator, first_and_last
 from areal_core.pipeline.evaluations import Evaluations
-from areal_core.pipeline.garbage import seldom_searched
+from areal_core.pipeline.garbage import search_recent, seldom_searched
 from areal_core.pipeline.opening import open_executor, open_run, rewind
 from areal_core.pipeline.recovery import LOST, RELOAD, Recovery, Setback
 from areal_core.pipeline.run import Watcher
@@ -178,6 +178,7 @@ class Controller:
         stage, self._stage, self._between = self._stage, None, None
         await self._give_up(stage, setback.cause)
         run.stop.overcome()
+        search_recent()
         self._resume, state, damaged = await self._last_good()
         self._state = evolve(state, incarnation=self._state.incarnation + 1)
         if setback.cause == RELOAD and (self._resume is None or stage is None or state.stage != stage.name):
