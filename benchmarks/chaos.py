@@ -28,7 +28,8 @@ from _siege import Failed, Siege
 from attrs import define, field, frozen
 from staleness import quickstart
 
-ROLES = ("trainer", "engine", "rollout", "preload")
+WORKERS = ("trainer", "engine", "rollout")
+ROLES = (*WORKERS, "preload")
 SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 HEARTBEAT = 5.0
 START = 30.0
@@ -96,19 +97,24 @@ def promise(given: dict[str, Any]) -> Promise:
 
 
 def schedule(seed: int, steps: int, options: argparse.Namespace) -> list[Blow]:
-    """Blows evenly over the run; each kill of the controller is followed by one of a worker that starts after it."""
+    """Blows evenly over the run; each kill of the controller is followed by one of a worker that starts after it.
+
+    The last is that the controller is stopped for a while. The last quarter of the steps is left out: a fast machine
+    takes many steps in the time of a blow, and the run must not end before they all fell.
+    """
     draw = random.Random(seed)
-    workers = [(ROLES[n % len(ROLES)], SIGNALS[n % 3 == 2]) for n in range(options.kills - options.controllers)]
-    controllers = [("controller", signal.SIGKILL)] * options.controllers + [("controller", signal.SIGSTOP)]
-    draw.shuffle(workers)
-    for n, controller in enumerate(controllers, 1):
-        workers.insert(n * len(workers) // (len(controllers) + 1) + 1, controller)
-    blows, apart = [], (steps - 10) / len(workers)
-    for n, (role, number) in enumerate(workers):
+    falls = [(ROLES[n % len(ROLES)], SIGNALS[n % 3 == 2]) for n in range(options.kills - options.controllers)]
+    draw.shuffle(falls)
+    beheading = ("controller", signal.SIGKILL)
+    for n in range(1, options.controllers + 1):
+        falls.insert(n * len(falls) // (options.controllers + 1) + 1, beheading)
+    falls.append(("controller", signal.SIGSTOP))
+    blows, apart = [], 0.75 * steps / len(falls)
+    for n, (role, number) in enumerate(falls):
         step = 1 + int(apart * n + draw.uniform(0, 0.7 * apart))
-        blows.append(Blow(step, draw.uniform(0, 2), role, number))
-        if (role, number) == controllers[0]:
-            blows.append(Blow(0, draw.uniform(0, 4), draw.choice(ROLES[:3]), signal.SIGKILL))
+        blows.append(Blow(step, draw.uniform(0, 0.5), role, number))
+        if (role, number) == beheading:
+            blows.append(Blow(0, draw.uniform(0, 4), draw.choice(WORKERS), signal.SIGKILL))
     return blows
 
 
@@ -138,12 +144,26 @@ def fall(siege: Siege, blow: Blow, outcome: Outcome) -> str:
             outcome.missed += 1
             return f"no {role}"
         siege.strike(random.Random(blow.step).choice(victims), blow.number)
+        if blow.number is signal.SIGSTOP and role in WORKERS:
+            await_notice(siege)
     elif blow.number is signal.SIGKILL:
         siege.behead()
     else:
         outcome.found += [f"the controller slept and then blamed {text}" for text in siege.doze(1.5 * HEARTBEAT)]
     outcome.struck[f"{role} {blow.number.name}"] += 1
     return role
+
+
+def await_notice(siege: Siege) -> None:
+    """Give the run the time in which it should notice that somebody hangs: the next blow may be for the controller."""
+    before, until = len(hung(siege)), time.monotonic() + 1.5 * HEARTBEAT
+    while len(hung(siege)) <= before and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def hung(siege: Siege) -> list[str]:
+    """What it has noticed of that kind."""
+    return [text for text in siege.losses() if "hung: no heartbeat" in text]
 
 
 def wait_for(siege: Siege, role: str) -> list[Any]:
@@ -158,11 +178,7 @@ def assess(siege: Siege, given: dict[str, Any], outcome: Outcome) -> None:
     """All that can be wrong with a run that has ended."""
     outcome.found += problems(siege.run, promise(given))
     outcome.found += [f"left behind: {what}" for what in siege.left()]
-    hung = [text for text in siege.losses() if "hung: no heartbeat" in text]
-    workers = sum(
-        n for what, n in outcome.struck.items() if what.endswith("SIGSTOP") and ("engine" in what or "rollout" in what)
-    )
-    if not hung and workers:
+    if not hung(siege) and any(outcome.struck[f"{role} SIGSTOP"] for role in WORKERS):
         outcome.found.append("workers were stopped, and no one was found to hang")
     outcome.accuracy, outcome.stderr = accuracy(siege.run)
 
