@@ -13,6 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from attrs import field, frozen
 
+from areal_core.columns import Columns, columns_of
+
 NO_VERSION = -1
 """The version of a token that no policy sampled (a prompt, a tool's answer, a demonstration)."""
 
@@ -167,7 +169,7 @@ class Trajectory:
     """
 
     member: int
-    columns: dict[str, np.ndarray]
+    columns: Columns = field(converter=columns_of)
     prompt_length: int
     reward: float
     finish: Finish
@@ -177,7 +179,7 @@ class Trajectory:
     answer: str = ""
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
+        return self.columns.units
 
     @cached_property
     def trained_units(self) -> int:

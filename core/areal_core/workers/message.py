@@ -2,7 +2,8 @@
 
 A message is `[kind, number, name, payload]`. Payloads are plain values and attrs records; the receiver
 decodes them by the types that the service's method declares, so that nothing else can come out of
-a message. An array is an extension (its dtype's number; offset and shape) that points into the frame.
+a message. An array is an extension (its dtype's number; offset and shape) that points into the frame,
+and so are the columns of a trajectory, all of them together.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ import msgspec
 import numpy as np
 from msgspec.msgpack import Decoder, Encoder, Ext
 
-_DTYPES = {code: np.dtype(char).newbyteorder("<") for code, char in enumerate("?bBhHiIqQefdFD")}
+from areal_core.columns import ALIGN, COPY_BELOW, DTYPES, PADS, Columns
+
+_DTYPES = dict(enumerate(DTYPES))
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
-_ALIGN = 8
-_PADS = tuple(bytes(n) for n in range(_ALIGN))
-_COPY_BELOW = 1 << 14
 _SHAPES = tuple(Struct(f"<{1 + ndim}Q") for ndim in range(33))
 _VECTOR = _SHAPES[1]
 _NOTHING = memoryview(b"")
+_COLUMNS = 64
+"""The extension's number of a trajectory's columns; below it are those of arrays."""
 
 
 class Kind(IntEnum):
@@ -79,17 +81,28 @@ class Packer:
             if code is None:
                 raise TypeError(f"an array of {value.dtype} cannot cross between processes")
             where = _SHAPES[value.ndim].pack(self._offset, *value.shape)
-            self._append(value.tobytes() if value.size < _COPY_BELOW else _raw(value))
+            self._append(value.tobytes() if value.size < COPY_BELOW else _raw(value))
             return Ext(code, where)
+        if isinstance(value, Columns):
+            return self._columns(value)
         if isinstance(value, np.generic):
             return value.item()
         raise TypeError(f"a {type(value).__name__} cannot cross between processes")
 
+    def _columns(self, columns: Columns) -> Any:
+        packed = columns.pack(self._offset)
+        if packed is None:
+            return dict(columns)
+        told, data = packed
+        self._tail += data
+        self._offset += len(data)
+        return Ext(_COLUMNS, told)
+
     def _append(self, data: bytes | memoryview) -> None:
         size = len(data)
-        padding = -size % _ALIGN
+        padding = -size % ALIGN
         if isinstance(data, bytes):
-            self._tail += (data + _PADS[padding]) if padding else data
+            self._tail += (data + PADS[padding]) if padding else data
         else:
             self._tail = bytearray(padding)
             self._parts += (data, self._tail)
@@ -112,11 +125,14 @@ class Unpacker:
         """The payload as a `kind`; raises `ValueError` where it is not one."""
         decoder = self._decoders.get(kind)
         if decoder is None:
-            decoder = self._decoders[kind] = Decoder(kind, dec_hook=_expect, ext_hook=self._array)
+            decoder = self._decoders[kind] = Decoder(kind, dec_hook=_expect, ext_hook=self._extension)
         self._body = body
         decoded = decoder.decode(message.payload)
         self._body = _NOTHING
         return decoded
+
+    def _extension(self, code: int, where: memoryview) -> np.ndarray | Columns:
+        return Columns.unpack(where, self._body) if code == _COLUMNS else self._array(code, where)
 
     def _array(self, code: int, where: memoryview) -> np.ndarray:
         try:
@@ -140,4 +156,12 @@ def _raw(array: np.ndarray) -> memoryview:
 def _expect(kind: Any, value: Any) -> Any:
     if isinstance(value, np.ndarray) and (kind is np.ndarray or get_origin(kind) is np.ndarray):
         return value
+    if kind is Columns and isinstance(value, Columns):
+        return value
+    if kind is Columns and isinstance(value, dict) and all(map(_is_column, value.items())):
+        return Columns(value)
     raise TypeError(f"expected {kind}, not a {type(value).__name__}")
+
+
+def _is_column(pair: tuple[Any, Any]) -> bool:
+    return isinstance(pair[0], str) and isinstance(pair[1], np.ndarray)

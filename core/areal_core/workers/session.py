@@ -29,7 +29,7 @@ from areal_core.workers.faults import blamed
 from areal_core.workers.requests import GroupRequests
 from areal_core.workers.seeds import derive
 
-Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Piece = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 @frozen
@@ -51,10 +51,10 @@ class Opening:
 
     text: str
     tokens: np.ndarray
-    columns: Columns = field(init=False)
+    columns: Piece = field(init=False)
 
     @columns.default
-    def _unlearned(self) -> Columns:
+    def _unlearned(self) -> Piece:
         return _read(self.tokens)
 
 
@@ -106,7 +106,7 @@ class Transcript:
 
     def __init__(self, opening: Opening) -> None:
         self.opening = opening
-        self._pieces: list[Columns] = [opening.columns]
+        self._pieces: list[Piece] = [opening.columns]
         self._texts: list[str] = []
 
     @property
@@ -148,7 +148,7 @@ class Transcript:
         }
 
 
-def _read(tokens: np.ndarray) -> Columns:
+def _read(tokens: np.ndarray) -> Piece:
     """Columns of tokens that are not learned."""
     size = len(tokens)
     unknown = np.full(size, NO_VERSION, dtype=np.int64)

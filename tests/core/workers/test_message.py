@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from areal_core.columns import Columns
 from areal_core.data import Completion, GenerateRequest, Sampling, TaskRef, Trajectory, TrajectoryGroup
 from areal_core.workers.message import Kind, Packer, Unpacker
 from areal_core.workers.partial import continued, interrupted
@@ -138,3 +139,23 @@ def test_an_array_never_reaches_beyond_its_frame(code: int, where: bytes, body: 
     except ValueError:
         return
     assert array.nbytes <= len(body)
+
+
+def trajectory(**columns: np.ndarray) -> Trajectory:
+    return Trajectory(0, columns, 0, 1.0, "stop")
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 2)], ids=["a token each", "several numbers a step"])
+def test_a_trajectory_is_passed_on_as_it_came(shape: tuple[int, ...]) -> None:
+    sent = trajectory(tokens=np.arange(np.prod(shape), dtype=np.int32).reshape(shape), mask=np.ones(3, np.uint8))
+    first = cross(GroupResult(TrajectoryGroup(0, TaskRef("e", "train", 0), (sent, sent))), GroupResult)
+    arrived = cross(first.group, TrajectoryGroup).trajectories[1]
+    assert (len(arrived), arrived.trained_units) == (3, 3)
+    np.testing.assert_array_equal(arrived.columns["tokens"], sent.columns["tokens"])
+
+
+def test_a_column_that_is_no_array_is_refused() -> None:
+    head, _, _ = Packer().pack(Kind.REPLY, 1, "", {"x": 1})
+    unpacker = Unpacker()
+    with pytest.raises(ValueError, match="Columns"):
+        unpacker.payload(unpacker.message(memoryview(head)), Columns, memoryview(b""))
