@@ -21,6 +21,12 @@ class LocalOptions:
         default=True,
         metadata={"doc": "Fork workers from one process that has imported their modules, where that is safe (Linux)."},
     )
+    pin: bool = field(
+        default=True,
+        metadata={
+            "doc": "Keep engines and trainers of one thread to a core of their own, where there are enough (Linux)."
+        },
+    )
     start_timeout: float = field(default=120.0, metadata={"doc": "Seconds a worker may take to answer.", "gt": 0})
     grace: float = field(default=10.0, metadata={"doc": "Seconds a worker may take to end.", "ge": 0})
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from areal_core.contexts import ExecutorContext, WorkerSpec
 from areal_core.errors import WorkerLost
 from areal_core.workers.address import HAS_UNIX
-from areal_plugins.builtin.executors import LocalOptions
+from areal_plugins.builtin.executors import LocalOptions, cores
 from areal_plugins.builtin.executors.preloaded import Preloader
 from areal_plugins.builtin.executors.process import Child, Log, Process, Reaper, Spawned
 from areal_plugins.builtin.executors.reception import Reception
@@ -40,6 +40,7 @@ class LocalExecutor:
         self._options, self._context = options, context
         self._folder: OwnedDirectory | None = None
         self._reception = Reception(context)
+        self._cores = cores.allot(context.workers, cores.available(), os.getpid()) if options.pin else {}
         self._reaper = Reaper()
         self._preloader = Preloader(options, context, self._reaper)
         self._launches: set[asyncio.Task[Process]] = set()
@@ -116,6 +117,8 @@ class LocalExecutor:
             child = await self._preloader.fork(spec.name, arguments, variables, log)
         if child is None:
             child = Spawned([spec.python or sys.executable, *arguments], variables, log)
+        if child.pid is not None and spec.name in self._cores:
+            cores.keep(child.pid, self._cores[spec.name])  # before anybody waits for it: the number is still its own
         process = Process(child, log)
         self._reaper.watch(process)
         self._processes.add(process)

@@ -21,7 +21,7 @@ from areal_core.workers import hello
 from areal_core.workers.address import connect
 from areal_core.workers.dial import dial
 from areal_core.workers.hello import Card
-from areal_plugins.builtin.executors import LocalOptions
+from areal_plugins.builtin.executors import LocalOptions, cores
 from areal_plugins.builtin.executors.local import LocalExecutor
 from areal_plugins.builtin.executors.worker import LinkedWorker
 
@@ -185,6 +185,25 @@ def test_threads_are_limited_before_anything_is_imported(office: Office) -> None
         assert environment["OMP_NUM_THREADS"] == environment["MKL_NUM_THREADS"] == "1"
 
     office.run(test)
+
+
+@pytest.mark.skipif(len(cores.available()) < 2, reason="needs two cores to choose from")
+@pytest.mark.parametrize("pin", [True, False])
+def test_workers_that_compute_have_a_core_each_unless_the_spec_says_otherwise(tmp_path: Path, pin: bool) -> None:
+    specs = (spec("a"), spec("b"))
+
+    async def run() -> list[set[int]]:
+        context = ExecutorContext("run", tmp_path, (str(ERRANDS),), workers=specs)
+        executor = LocalExecutor(LocalOptions(pin=pin), context)
+        try:
+            started = [await executor.start(each) for each in specs]
+            return [os.sched_getaffinity((await worker.call("about"))["pid"]) for worker in started]
+        finally:
+            await executor.close()
+
+    a, b = asyncio.run(asyncio.wait_for(run(), PATIENCE))
+    everywhere = set(cores.available())
+    assert (len(a), len(b), a & b) == (1, 1, set()) if pin else a == b == everywhere
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, "0"), ("7", "7")])
