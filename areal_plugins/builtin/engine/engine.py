@@ -29,6 +29,9 @@ from areal_plugins.builtin.engine.weights import Parameters, read_directory
 
 _NAME = "engine/torch"
 
+_TURNS = 4
+"""Turns of the event loop between two steps: a call takes about as many from its message to its answer."""
+
 _YIELD_BYTES = 64 << 20
 """Weights copied between two turns of the event loop."""
 
@@ -150,8 +153,9 @@ class TorchEngine:
             await self._wake.wait()
             self._wake.clear()
             try:
-                while not self._paused and core.step():  # noqa: ASYNC110  (gives the loop back between steps)
-                    await asyncio.sleep(0)
+                while not self._paused and core.step():
+                    for _ in range(_TURNS):
+                        await asyncio.sleep(0)
             except Exception as error:  # whatever it is, every caller gets it, now and later
                 self._fail(error)
             self._idle.set()

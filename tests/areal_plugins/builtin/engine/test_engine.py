@@ -211,6 +211,23 @@ def test_completions_come_as_they_end(qwen, tools):
     assert asyncio.run(main()) == ["short", "middle", "long"]
 
 
+def test_a_call_that_takes_a_few_turns_of_the_loop_waits_for_a_step_or_two(qwen, tools):
+    async def main():
+        async with tools.serve(qwen[1], rows=1) as engine:
+            task = asyncio.create_task(tools.collect(engine, tools.request([7], max_new_tokens=200)))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            before = engine.stats().generated_tokens
+            for _ in range(8):  # as many as two calls take from their message to their answer
+                await asyncio.sleep(0)
+            drawn = engine.stats().generated_tokens - before
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return drawn
+
+    assert 1 <= asyncio.run(main()) <= 3
+
+
 def test_waiting_requests_are_served_in_order_of_arrival(qwen, tools):
     async def main():
         async with tools.serve(qwen[1], rows=1) as engine:
