@@ -53,6 +53,7 @@ class Job:
     group_size: int = 8
     longest: int
     max_staleness: int = 4
+    publish_every: int = 1
     interruptible: bool = True
     flushes: bool = False
     on_stale: str = "wait"
@@ -124,6 +125,7 @@ def job_of(draft: Draft, hardware: Hardware, shape: Shape, answers: Lengths) -> 
         group_size=objective.group_size,
         longest=spec.inference.sampling.max_new_tokens,
         max_staleness=pipeline.max_staleness,
+        publish_every=spec.weights.every,
         interruptible=pipeline.interruptible,
         on_stale=pipeline.on_stale,
         queue_size=pipeline.queue_size,
@@ -163,7 +165,7 @@ def simulated_spec(job: Job, steps: int) -> dict[str, Any]:
             "backend": "mock", "batch_size": job.batch_size, "max_steps": steps, "updates": job.updates,
             "optimizer": "mock",
         },
-        "weights": "mock",
+        "weights": {"type": "mock", "every": job.publish_every},
         "objective": {"type": "mock", "group_size": job.group_size},
         "environments": [{"name": "simulated", "type": "mock"}],
         "pipeline": {

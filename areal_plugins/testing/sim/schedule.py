@@ -113,6 +113,7 @@ def draw(seed: int) -> Schedule:
     """The schedule of `seed`, the same for ever."""
     random = Random(seed)
     spec = _spec(random)
+    spec["weights"]["every"] = _every(Random(seed ^ 0xE7E), spec["pipeline"]["max_staleness"])
     calm = random.random() < 0.1
     return Schedule(
         seed=seed,
@@ -235,6 +236,11 @@ def _inference(random: Random) -> dict[str, Any]:
         },
         "sampling": {"max_new_tokens": shortest * 20},
     }
+
+
+def _every(random: Random, staleness: int) -> int:
+    """Steps from one version to the next; from a stream of its own, as seeds came to vary it later."""
+    return min(random.choice((1, 1, 1, 2, 3)), staleness + 1)
 
 
 def _environments(random: Random) -> list[dict[str, Any]]:

@@ -46,6 +46,7 @@ class StageProgram:
     group_size: int
     sampling: Sampling
     pipeline: PipelineSpec
+    publish_every: int
     evaluation: EvaluationSpec
     evaluation_sampling: Sampling
     guard: Rules
@@ -240,6 +241,7 @@ def _program(experiment: Experiment, stage: Stage, first: int) -> StageProgram:
         group_size=group_size,
         sampling=_sampling(spec.inference.sampling),
         pipeline=spec.pipeline,
+        publish_every=spec.weights.every,
         evaluation=spec.evaluation,
         evaluation_sampling=_evaluation_sampling(spec.evaluation, spec.inference.sampling),
         guard=Rules.of(spec.training),

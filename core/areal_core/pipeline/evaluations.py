@@ -64,7 +64,7 @@ class Evaluations:
             text = f"the evaluation after step {step} is left out: the one before still runs"
             self._run.events.add("no-evaluation", text)
             return
-        if program.mode != "generate":
+        if program.mode != "generate" or program.publish_every > 1:
             await catch_up()
         self._under_way = self._run.background.spawn(self._evaluate(program, step))
 

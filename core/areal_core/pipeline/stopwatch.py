@@ -66,7 +66,7 @@ class Stopwatch:
         self._run.watcher.stepped(StepReport(report.step, report.steps, report.stage, report.metrics, timings))
 
     def _transfer(self) -> dict[str, float]:
-        passage = self._weights.passage
+        passage = self._weights.take_passage()
         return {"publish": passage.publish, "prepare": passage.prepare, "held": passage.held}
 
     def _rates(self, train: float, stats: EngineStats) -> dict[str, float]:

@@ -152,9 +152,10 @@ class StageRun:
         return tuple(sorted((*self._buffer.groups, *in_hand), key=lambda group: group.sequence))
 
     async def _hand_over(self) -> None:
-        """Publish the weights, unless no engine needs them before the next evaluation."""
+        """Publish the weights, unless no engine needs them before a later step or the next evaluation."""
         if self._program.mode == "generate":
-            await self._weights.publish(self._version())
+            if self._step % self._program.publish_every == 0:
+                await self._weights.publish(self._version())
         else:
             self._ledger.commit(self._step)
             self._run.condition.changed()

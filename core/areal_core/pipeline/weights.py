@@ -37,11 +37,14 @@ class Route:
 
 @frozen
 class Passage:
-    """The seconds one version took: to publish, to fetch, and for how long admission was held."""
+    """The seconds a version took, or several: to publish, to fetch, and for how long admission was held."""
 
     publish: float = 0.0
     prepare: float = 0.0
     held: float = 0.0
+
+    def __add__(self, other: Passage) -> Passage:
+        return Passage(self.publish + other.publish, self.prepare + other.prepare, self.held + other.held)
 
 
 class Weights:
@@ -80,12 +83,17 @@ class Weights:
         self.swapping = False
         self.sound = True
         self.broke: Exception | None = None
-        self.passage = Passage()
+        self._passage = Passage()
 
     @property
     def version(self) -> WeightVersion | None:
         """What the engines serve; None before the first version."""
         return self._offer.version if self._offer else None
+
+    def take_passage(self) -> Passage:
+        """That of the versions, usually one or none, which all engines took since it was taken before."""
+        passage, self._passage = self._passage, Passage()
+        return passage
 
     async def publish(self, version: WeightVersion) -> None:
         """Make the trainer's weights `version` and return once it may change them again.
@@ -180,7 +188,7 @@ class Weights:
             prepared = self._trace.span("prepare", "weights", began, version=str(offer.version))
             held = await self._commit(engines, offer.version)
             old, self._offer, self._coming = self._offer, offer, None
-            self.passage = Passage(published, prepared, held)
+            self._passage += Passage(published, prepared, held)
         self._finish(offer.version)
         if old is not None:
             self._background.spawn(self._release(old.version))
@@ -286,7 +294,8 @@ class Weights:
                 self.swapping = False
             self.sound = True
             held = self._trace.span("publish and commit", "weights", began, version=str(version))
-            self._offer, self.passage = offer, Passage(held, 0.0, held)
+            self._offer = offer
+            self._passage += Passage(held, 0.0, held)
         self._finish(version)
 
     async def _receive(self, serving: Serving, offer: WeightOffer) -> None:

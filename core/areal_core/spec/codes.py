@@ -49,6 +49,7 @@ CODES: dict[str, str] = {
     "group-too-small": "The objective needs larger groups.",
     "too-many-updates": "A batch has fewer trajectories than updates.",
     "queue-too-small": "The queue never holds a whole batch.",
+    "weights-too-rare": "Weights are published less often than staleness allows.",
     "lengths-crossed": "The shortest answer is longer than the longest.",
     "contradictory-sizes": "`num_gpus` and `num_nodes` x `gpus_per_node` disagree.",
     "wrong-world-size": "The axes do not multiply to the pool's devices.",

@@ -53,6 +53,16 @@ def queue(scene: Scene) -> Conflicts:
         yield conflict("queue-too-small", message, "pipeline.queue_size", *_BATCH, hint=f"at least {groups}, or auto")
 
 
+def weights_every(scene: Scene) -> Conflicts:
+    """Steps that no version follows are trained on what was drawn before them."""
+    every, bound = scene.spec.weights.every, scene.spec.pipeline.max_staleness
+    objective = scene.capabilities("objective")
+    if every > bound + 1 and (objective is None or objective.source == "generate"):
+        message = f"weights every {every} steps make tokens {every - 1} steps old, and max_staleness is {bound}"
+        reads = ("weights.every", "pipeline.max_staleness")
+        yield conflict("weights-too-rare", message, *reads, hint=f"at most {bound + 1}")
+
+
 def samplings(scene: Scene) -> Conflicts:
     """Length limits in order."""
     yield from _sampling(scene.spec.inference.sampling, "inference.sampling")
@@ -256,6 +266,7 @@ CHECKS: tuple[Callable[[Scene], Conflicts], ...] = (
     group_size,
     updates,
     queue,
+    weights_every,
     samplings,
     pool_sizes,
     axes,

@@ -208,6 +208,7 @@ class WeightsSpec:
 
     type: str = _doc("Weight transport.", "auto")
     verify: bool = _doc("Checksums on every transfer.", True)
+    every: int = _doc("Steps from one version to the next; max_staleness + 1 at most.", 1, ge=1)
     bucket_mib: int = _doc("Extra memory a transfer may take.", 256, ge=1)
     blocks: Mapping[str, Any] = field(factory=dict)
 

@@ -105,6 +105,11 @@ class Scene:
         """The objects of a file of lines."""
         return [json.loads(line) for line in (self.folder / name / file).read_bytes().splitlines()]
 
+    def trace(self, name: str = "run") -> list[dict[str, Any]]:
+        """The events of its timeline."""
+        told = json.loads((self.folder / name / "trace.json").read_bytes())
+        return list(told["traceEvents"] if isinstance(told, dict) else told)
+
     def checkpoint(self, step: int, name: str = "run") -> Path:
         return self.folder / name / "checkpoints" / f"step-{step}"
 

@@ -61,6 +61,39 @@ def test_the_bound_holds_at_every_event_and_for_every_trained_token(scene, watch
     assert watched
 
 
+@pytest.mark.parametrize("latency", LATENCIES)
+@pytest.mark.parametrize(("every", "staleness"), [(2, 1), (2, 4), (3, 2)])
+@pytest.mark.parametrize("on_stale", ["wait", "drop"])
+def test_the_bound_holds_with_fewer_versions_than_steps(scene, watched, latency, every, staleness, on_stale):
+    pipeline = f"pipeline={{max_staleness: {staleness}, on_stale: {on_stale}}}"
+    scene.run(f"weights.every={every}", pipeline, *LATENCIES[latency])
+    lags = [line["lag/max"] for line in scene.lines("metrics.jsonl")]
+    assert len(lags) == 20
+    assert max(lags) <= staleness
+    assert published(scene) == [0, *range(every, 20, every), 20]
+
+
+def test_an_evaluation_sees_the_weights_of_its_step_though_no_version_was_due(scene):
+    scene.run("weights.every=4", "evaluation={every: 6, samples: 8, before: false}")
+    assert [report.versions[0] for report in scene.log.evaluations] == ["0.6", "0.12", "0.18", "0.20"]
+    assert published(scene) == [0, 4, 6, 8, 12, 16, 18, 20]
+
+
+def test_the_time_that_a_version_took_is_told_once(scene):
+    scene.run("weights.every=4")
+    told = [line["publish"] for line in scene.lines("timings.jsonl")]
+    assert sum(told) == pytest.approx(
+        0.1 * 5, abs=1e-3
+    )  # versions 0, 4, 8, ...; the last one comes after the last line
+    assert told.count(0.0) == 15
+
+
+def published(scene):
+    """The steps of the versions that were made, in order."""
+    spans = [span for span in scene.trace() if span["name"] == "publish"]
+    return [int(span["args"]["version"].partition(".")[2]) for span in spans]
+
+
 def test_no_staleness_trains_each_group_in_the_order_of_submission(scene):
     scene.run("pipeline.max_staleness=0")
     assert sequences(scene) == list(range(80))

@@ -34,7 +34,8 @@ def copy(scene, step, source, target):
 
 @pytest.mark.parametrize("cut", [4, 8, 16])
 @pytest.mark.parametrize(
-    "options", [(), ("pipeline.max_staleness=0",), ("pipeline={max_staleness: 1, on_stale: drop}",)]
+    "options",
+    [(), ("pipeline.max_staleness=0",), ("pipeline={max_staleness: 1, on_stale: drop}",), ("weights.every=3",)],
 )
 def test_a_resumed_debug_run_repeats_the_rest_to_the_last_bit(scene, cut, options):
     scene.run(SLOW, EVERY, *options, name="whole", debug=True)

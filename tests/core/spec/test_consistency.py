@@ -14,6 +14,7 @@ from areal_core.errors import Severity
         ("objective: {group_size: 1}", "group-too-small", "5:25"),
         ("training: {batch_size: 8, updates: 9}", "too-many-updates", "5:36"),
         ("training: {batch_size: 64}\npipeline: {queue_size: 7}", "queue-too-small", "6:24"),
+        ("weights: {every: 4}\npipeline: {max_staleness: 2}", "weights-too-rare", "5:18"),
         ("evaluation: {every: 101, before: false, after: false}", "no-evaluation", "5:21"),
         ("inference: {sampling: {min_new_tokens: 300}}", "lengths-crossed", "5:40"),
         (
