@@ -15,7 +15,7 @@ from areal_plugins import cli
 SPEC = """
 name: company
 plugins: [{plugin}]
-model: {{type: tiny, hidden_size: 32, alphabet: "0123456789+="}}
+model: {{type: tiny, dtype: float32, hidden_size: 32, alphabet: "0123456789+="}}
 platform: cpu
 executor: local
 inference: {{type: {engine}, max_concurrent: 8, sampling: {{max_new_tokens: 4}}}}
