@@ -1,8 +1,10 @@
 """Completions per second and time to a reward of 0.9, side by side with TRL 1.16 GRPO, in interleaved pairs.
 
 TRL runs in an environment of its own, made on first use. Both sides start from the same model directory
-and see the same task with the same batch, group, lengths, learning rate and loss; TRL has both cores for
-itself, we give one to the engine and one to the trainer. Start-up is left out on both sides. `--smollm2`
+and see the same task with the same batch, group, lengths, learning rate and loss: TRL clips the ratio to the
+policy that drew a token, which is `decoupled: false` here, and under staleness is what keeps a step small. TRL has
+both cores for itself, we give one to the engine and one to the trainer; the engine takes new weights every other step,
+so that it answers for two batches at once. Start-up is left out on both sides. `--smollm2`
 compares on SmolLM2-135M-Instruct instead of the tiny Qwen2: the same task, put to it as a chat.
 """
 
@@ -75,8 +77,9 @@ def spec(case: dict[str, Any]) -> dict[str, Any]:
         "executor": "local",
         "inference": {
             "type": "torch",
-            "max_concurrent": case["batch"],
+            "max_concurrent": case["every"] * case["batch"],
             "sampling": {"temperature": 1.0, "max_new_tokens": case["length"]},
+            "torch": {"kv_on_update": "keep"},
         },
         "training": {
             "batch_size": case["batch"],
@@ -87,7 +90,8 @@ def spec(case: dict[str, Any]) -> dict[str, Any]:
         },
         "objective": {"type": "dapo", "group_size": case["group"], **case["objective"]},
         "environments": [{"type": "copy", "chat": case["chat"], "letters": case["letters"]}],
-        "pipeline": {"max_staleness": case["staleness"], "interruptible": False},
+        "weights": {"every": case["every"]},
+        "pipeline": {"max_staleness": case["staleness"], "interruptible": True},
         "evaluation": {"before": False, "after": False},
         "trackers": [],
     }
@@ -152,9 +156,10 @@ def completed(case: dict[str, Any], work: Path, letters: int = ANSWER) -> dict[s
 
     tasks = work / "tasks.jsonl"
     tasks.write_text("".join(json.dumps({"prompt": ask(i, case["chat"], letters)}) + "\n" for i in range(4096)))
-    shared = {"tasks": tasks, "letters": letters, "group": 8, "staleness": 1}
+    shared = {"tasks": tasks, "letters": letters, "group": 8, "staleness": 4, "every": 2}
     shared["length"] = letters + letters // 2 if case["chat"] else letters  # a chat model ends its answer itself
-    return {**case, **shared, "objective": {"dynamic_sampling": False, "clip_high": 0.2, "equal_groups": "count"}}
+    objective = {"decoupled": False, "dynamic_sampling": False, "clip_high": 0.2, "equal_groups": "count"}
+    return {**case, **shared, "objective": objective}
 
 
 def pair(case: dict[str, Any], seed: int, work: Path) -> list[Any]:
