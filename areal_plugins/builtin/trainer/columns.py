@@ -14,7 +14,7 @@ from areal_plugins.builtin.trainer.packing import Packed
 
 
 @frozen(eq=False)
-class Columns:
+class BatchColumns:
     """Arrays [T] over the whole batch. `proximal` None: the policy has not moved yet, so it is the current one."""
 
     arrays: BatchArrays
@@ -55,7 +55,7 @@ class Outputs:
         return iter((self.logp, self.entropy, self.values))
 
 
-def loss_inputs(columns: Columns, share: float, packed: Packed, outputs: Outputs) -> LossInputs:
+def loss_inputs(columns: BatchColumns, share: float, packed: Packed, outputs: Outputs) -> LossInputs:
     """The columns of `packed` beside what the models make of it, in the precision of the log-probabilities."""
     logp = outputs.logp
     floats = columns.floats(share)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from areal_plugins.builtin.trainer import figures, gradients
-from areal_plugins.builtin.trainer.columns import Columns, Outputs, loss_inputs
+from areal_plugins.builtin.trainer.columns import BatchColumns, Outputs, loss_inputs
 from areal_plugins.builtin.trainer.loss_scale import LossScale
 from areal_plugins.builtin.trainer.micro import place
 from areal_plugins.builtin.trainer.packing import Packed
@@ -52,7 +52,7 @@ class Step:
         proximal = log_probabilities(policy, stage.plan.temperature, every, count) if moves else None
         arrays = with_models(policy, stage, units, every)
         targets = stage.plan.objective.targets(arrays)
-        columns = Columns(arrays, targets, proximal)
+        columns = BatchColumns(arrays, targets, proximal)
         scored = [pair for part in self._parts for pair in self._update(part, columns)]
         stage.batches += 1
         return {
@@ -63,13 +63,13 @@ class Step:
             **figures.mismatch(units, spread(scored, count) if proximal is None else proximal),
         }
 
-    def _update(self, part: Part, columns: Columns) -> list[tuple[np.ndarray, Tensor]]:
+    def _update(self, part: Part, columns: BatchColumns) -> list[tuple[np.ndarray, Tensor]]:
         """One optimizer step; the part's log-probabilities as they were before it."""
         done = [self._accumulate(packed, columns, part.share) for packed in part.packed]
         self._move(sum(loss.item() for loss, _ in done))
         return [(packed.units, logp) for packed, (_, logp) in zip(part.packed, done, strict=True)]
 
-    def _accumulate(self, packed: Packed, columns: Columns, share: float) -> tuple[Tensor, Tensor]:
+    def _accumulate(self, packed: Packed, columns: BatchColumns, share: float) -> tuple[Tensor, Tensor]:
         """Add a micro-batch's gradient; its share of the loss, and log-probabilities [t]."""
         stage, objective = self._stage, self._stage.plan.objective
         micro = place(packed, self._policy.device)
