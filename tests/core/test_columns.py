@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from areal_core.columns import Columns, columns_of
+from areal_core.columns import COPY_BELOW, Columns, columns_of
 
 TABLE = {"tokens": np.arange(3, dtype=np.int32), "mask": np.ones(3, np.uint8)}
 
@@ -71,7 +71,7 @@ def test_what_arrived_can_be_written_to_and_is_passed_on_as_written() -> None:
 
 @pytest.mark.parametrize(
     "column",
-    [np.zeros((2, 3)), np.zeros(1 << 15), np.zeros(2, dtype=">i4"), np.array(["a", "b"])],
+    [np.zeros((2, 3)), np.zeros(COPY_BELOW), np.zeros(2, dtype=">i4"), np.array(["a", "b"])],
     ids=["several numbers a unit", "long", "another byte order", "texts"],
 )
 def test_what_is_not_a_short_column_of_plain_numbers_crosses_as_an_array_of_its_own(column: np.ndarray) -> None:

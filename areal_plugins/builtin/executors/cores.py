@@ -8,11 +8,13 @@ threads are left to the system, which knows the processor's layout.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from areal_core.contexts import WorkerSpec
+
+logger = logging.getLogger(__name__)
 
 
 def allot(workers: Sequence[WorkerSpec], cores: Sequence[int], first: int = 0) -> Mapping[str, int]:
@@ -37,7 +39,11 @@ def available() -> Sequence[int]:
 def keep(pid: int, core: int) -> None:
     """Let the process, and all threads that it starts from now on, run on `core` only.
 
-    Where the system refuses (the core is not this container's any more, say) it may run anywhere.
+    Where the system refuses (the core is not this container's any more, say) it runs anywhere, which is logged.
     """
-    with suppress(OSError):
+    try:
         os.sched_setaffinity(pid, {core})
+    except ProcessLookupError:
+        return  # it has ended, which others notice
+    except OSError as error:
+        logger.warning("process %d runs on any core, for it cannot be kept to core %d: %s", pid, core, error)

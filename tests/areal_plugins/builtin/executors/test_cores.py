@@ -47,9 +47,12 @@ def test_a_process_stays_on_its_cores_and_one_that_has_ended_does_no_harm() -> N
     cores.keep(process.pid, core)
 
 
-def test_a_process_runs_anywhere_where_the_system_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_the_system_does_not_keep_runs_anywhere_and_the_log_says_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def refuse(*_: object) -> None:
-        raise PermissionError
+        raise PermissionError("no such thing here")
 
     monkeypatch.setattr("os.sched_setaffinity", refuse, raising=False)
     cores.keep(os.getpid(), 0)
+    assert "cannot be kept to core 0: no such thing here" in caplog.text
