@@ -34,7 +34,7 @@ def blamed(error: BaseException, component: str, operation: str) -> ArealError:
     """What `blaming` makes of `error`, for paths that are too hot for a context manager."""
     if isinstance(error, ArealError):
         return error
-    return ComponentError(component, operation, f"{type(error).__name__}: {error}")
+    return ComponentError(component, operation, f"{type(error).__name__}: {error_text(error)}")
 
 
 def as_remote(error: BaseException) -> Remote:
@@ -43,7 +43,20 @@ def as_remote(error: BaseException) -> Remote:
         return error.error
     return Remote(
         type=type(error).__name__,
-        text=str(error),
-        traceback="".join(traceback.format_exception(error)),
+        text=error_text(error),
+        traceback=_encodable("".join(traceback.format_exception(error))),
         exit_code=error.exit_code if isinstance(error, ArealError) else 1,
     )
+
+
+def error_text(error: BaseException) -> str:
+    """What `error` says of itself, as text that can cross and be written down, whoever wrote its class."""
+    try:
+        return _encodable(str(error))
+    except Exception as unsaid:
+        return f"its message cannot be shown: its __str__ raises {type(unsaid).__name__}"
+
+
+def _encodable(text: str) -> str:
+    """`text` with what UTF-8 has no bytes for, a lone surrogate, spelt out."""
+    return text.encode("utf-8", "backslashreplace").decode()

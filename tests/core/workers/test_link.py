@@ -25,6 +25,11 @@ class Burst(BaseException):
     pass
 
 
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
 class Toys:
     """A service of everything that can happen."""
 
@@ -67,6 +72,12 @@ class Toys:
 
     async def interrupt(self) -> None:
         raise KeyboardInterrupt
+
+    async def half_a_character(self) -> None:
+        raise ValueError("\ud800 bad")
+
+    async def speechless(self) -> None:
+        raise Speechless
 
     async def count(self, n: int) -> AsyncIterator[int]:
         try:
@@ -182,6 +193,8 @@ def test_an_input_error_reads_as_it_would_here(linked: Linked) -> None:
         ("give_up", "Cancelled"),
         ("burst", "Burst: no Exception"),
         ("interrupt", "KeyboardInterrupt"),
+        ("half_a_character", r"ValueError: \\ud800 bad"),
+        ("speechless", "Speechless: its message cannot be shown: its __str__ raises RuntimeError"),
     ],
 )
 def test_a_call_never_hangs_on_a_broken_method(linked: Linked, method: str, error: str) -> None:
